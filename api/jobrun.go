@@ -60,12 +60,12 @@ func (s *Server) nextRun(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	for end := time.Now().Add(wait); ; {
-		run, now, err := s.claimRun(r.Context(), r.PathValue("job"), body.Session, time.Until(end))
+		j, run, now, err := s.claimRun(r.Context(), r.PathValue("job"), body.Session, time.Until(end))
 		switch {
 		case err != nil:
 			return err
 		case run.Term != 0:
-			return writeJSON(w, http.StatusOK, viewRun(run, now))
+			return writeJSON(w, http.StatusOK, viewRun(j, run, now))
 		case time.Until(end) <= 0:
 			w.WriteHeader(http.StatusNoContent)
 			return nil
@@ -74,27 +74,27 @@ func (s *Server) nextRun(w http.ResponseWriter, r *http.Request) error {
 }
 
 // claimRun claims a run if one is due within a moment, and it can; otherwise that has no term.
-func (s *Server) claimRun(ctx context.Context, name, session string, wait time.Duration) (run job.Run, now time.Time, err error) {
-	j, now, err := s.readJob(ctx, name)
+func (s *Server) claimRun(ctx context.Context, name, session string, wait time.Duration) (j job.Job, run job.Run, now time.Time, err error) {
+	j, now, err = s.readJob(ctx, name)
 	if err != nil {
-		return run, now, err
+		return j, run, now, err
 	}
 	if due := j.DueAt(); due.IsZero() || due.After(now) {
 		pause := min(wait, jobLook)
 		if !due.IsZero() {
 			pause = min(pause, due.Sub(now))
 		}
-		return run, now, s.pause(ctx, pause)
+		return j, run, now, s.pause(ctx, pause)
 	}
 	l, err := s.tryAcquire(ctx, job.LeaseID(name), session)
 	if errors.Is(err, lease.ErrHeld) && wait > 0 { // its holder may die, or have a run that waits for another
 		l, err = s.waitForLease(ctx, job.LeaseID(name), session, wait)
 	}
 	if errors.Is(err, lease.ErrHeld) { // another has the run
-		return run, now, nil
+		return j, run, now, nil
 	}
 	if err != nil {
-		return run, now, err
+		return j, run, now, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
@@ -104,10 +104,10 @@ func (s *Server) claimRun(ctx context.Context, name, session string, wait time.D
 	})
 	if err == nil {
 		if run, on := j.Running(); on && run.Term == l.Term {
-			return run, now, nil
+			return j, run, now, nil
 		}
 	}
-	return job.Run{}, now, errors.Join(err, s.cfg.Store.Release(ctx, lease.ReleaseRequest{Lease: l.ID, Session: session, Term: l.Term, Reason: "nothing was due"}))
+	return j, job.Run{}, now, errors.Join(err, s.cfg.Store.Release(ctx, lease.ReleaseRequest{Lease: l.ID, Session: session, Term: l.Term, Reason: "nothing was due"}))
 }
 
 // readJob reads a job that was not forgotten.

@@ -53,7 +53,7 @@ func viewJob(j job.Job, now time.Time, times int) apitype.Job {
 		Name: j.Name, State: stateOfJob(j, now), Schedule: d.Schedule, Anchor: d.Anchor, JitterMS: d.JitterMS, DeadlineMS: d.DeadlineMS,
 		Overlap: string(d.Overlap), Missed: string(d.Missed), Retries: d.Retries, Created: j.Created, PausedBy: j.PausedBy, Recent: j.Recent,
 		ForgottenBy: j.ForgottenBy, AlarmHost: urlHost(d.AlarmURL),
-		Next: []time.Time{}, Open: views(j.Open, func(r job.Run) apitype.Run { return viewRun(r, now) }), Ended: map[string]int64{},
+		Next: []time.Time{}, Open: views(j.Open, func(r job.Run) apitype.Run { return viewRun(j, r, now) }), Ended: map[string]int64{},
 	}
 	if !j.Next.IsZero() {
 		out.Next = append([]time.Time{j.Next}, j.Upcoming(j.Next, times-1)...)
@@ -65,7 +65,7 @@ func viewJob(j job.Job, now time.Time, times int) apitype.Job {
 		out.Ended[string(state)] = n
 	}
 	if j.Last.State != "" {
-		last := viewRun(j.Last, now)
+		last := viewRun(j, j.Last, now)
 		out.Last = &last
 	}
 	return out
@@ -101,7 +101,8 @@ func stateOfJob(j job.Job, now time.Time) string {
 	return "scheduled"
 }
 
-func viewRun(r job.Run, now time.Time) apitype.Run {
+// viewRun shows a run of a job.
+func viewRun(j job.Job, r job.Run, now time.Time) apitype.Run {
 	out := apitype.Run{
 		Scheduled: r.Scheduled, Trigger: r.Trigger, State: string(r.State), Attempt: r.Attempt, NotBefore: r.NotBefore, Term: r.Term,
 		Instance: r.Instance.Name, Started: r.Started, Ended: r.Ended, ExitCode: r.ExitCode, Why: r.Why,
@@ -111,7 +112,7 @@ func viewRun(r job.Run, now time.Time) apitype.Run {
 		if end.IsZero() {
 			end = now
 		}
-		out.LateMS, out.DurationMS = r.Started.Sub(r.Scheduled).Milliseconds(), end.Sub(r.Started).Milliseconds()
+		out.LateMS, out.DurationMS = j.Late(r).Milliseconds(), end.Sub(r.Started).Milliseconds()
 	}
 	return out
 }
@@ -153,7 +154,7 @@ func (s *Server) listRuns(r *http.Request) (out apitype.Runs, err error) {
 	}
 	all, err := s.jobs.Runs(r.Context(), job.RunQuery{Job: j.Name, Before: before, State: job.State(state), Limit: limit})
 	return apitype.Runs{
-		Runs: views(all, func(r job.Run) apitype.Run { return viewRun(r, now) }),
+		Runs: views(all, func(r job.Run) apitype.Run { return viewRun(j, r, now) }),
 		Next: nextAfter(all, limit, func(r job.Run) string { return r.Scheduled.UTC().Format(time.RFC3339Nano) }),
 	}, err
 }
@@ -161,7 +162,7 @@ func (s *Server) listRuns(r *http.Request) (out apitype.Runs, err error) {
 // getRun shows a run by its scheduled time, or the latest one that has started.
 func (s *Server) getRun(r *http.Request) (out apitype.RunOutput, err error) {
 	name, text := r.PathValue("job"), r.PathValue("run")
-	_, now, err := s.jobs.Get(r.Context(), name)
+	j, now, err := s.jobs.Get(r.Context(), name)
 	if err != nil {
 		return out, err
 	}
@@ -173,7 +174,7 @@ func (s *Server) getRun(r *http.Request) (out apitype.RunOutput, err error) {
 	if err != nil {
 		return out, err
 	}
-	return apitype.RunOutput{Run: viewRun(run, now), TotalBytes: o.Total, Output: o.Tail}, nil
+	return apitype.RunOutput{Run: viewRun(j, run, now), TotalBytes: o.Total, Output: o.Tail}, nil
 }
 
 func (s *Server) findRun(r *http.Request, name, text string) (job.Run, error) {

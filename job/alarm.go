@@ -73,17 +73,22 @@ func (d *draft) raise(r Run) {
 	switch {
 	case a.ID == "":
 		sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d\x00%d\x00%d", d.Job.Name, d.Job.Created.UnixMicro(), d.Job.Version, d.now.UnixMicro()))
-		*a = Alarm{
-			ID: hex.EncodeToString(sum[:16]), Reason: r.State, Why: r.Why, Scheduled: r.Scheduled, ExitCode: r.ExitCode,
-			Raised: d.now, NextTry: d.now,
-		}
-		if r.Instance.ID != "" { // it has started
-			a.Instance = r.Instance.Label()
-		}
-	case !a.Sent:
-		a.Cleared = time.Time{}
+		*a = Alarm{ID: hex.EncodeToString(sum[:16]), Raised: d.now, NextTry: d.now}
+		a.blame(r)
+	case !a.Sent && !a.Cleared.IsZero():
+		// The sinks know of neither. What they are told is what is wrong now, under the ID by which a message may be under way.
+		a.Cleared, a.Raised = time.Time{}, d.now
+		a.blame(r)
 	case !a.Cleared.IsZero() && a.Again.State == "":
 		a.Again = r
+	}
+}
+
+// blame makes a run the reason.
+func (a *Alarm) blame(r Run) {
+	a.Reason, a.Why, a.Scheduled, a.ExitCode, a.Instance = r.State, r.Why, r.Scheduled, r.ExitCode, ""
+	if r.Instance.ID != "" { // it has started
+		a.Instance = r.Instance.Label()
 	}
 }
 

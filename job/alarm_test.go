@@ -10,6 +10,7 @@ import (
 
 	"github.com/understudy-ha/understudy/job"
 	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/store/memory"
 )
 
 // alarmRules are those under test, or a broken twin of them.
@@ -195,6 +196,37 @@ func playAlarms(rules alarmRules, seeds uint64) error {
 
 // TestAlarmSeeds: whatever runs, and whichever instances die, the receiver learns at least once of each alarm's start, and then of its
 // end, and has one per job.
+// TestAlarmAgain: an alarm that nobody was told of, and that a good run has ended, says what is wrong when another run is bad.
+func TestAlarmAgain(t *testing.T) {
+	s := memory.New(nil)
+	change := func(d job.Decision) job.Job {
+		t.Helper()
+		j, err := s.Jobs().Change(t.Context(), "j", d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return j
+	}
+	run := func(term int64, result job.Result) job.Alarm {
+		t.Helper()
+		change(job.Trigger("x"))
+		r, _ := change(job.Claim(job.Holder{Term: term})).Running()
+		return change(job.Finish(r.Scheduled, term, result)).Alarm
+	}
+	change(job.Define("j", job.Definition{Schedule: "@daily"}))
+	first := run(1, job.Result{State: job.TimedOut, Why: "it took longer"})
+	if a := run(2, job.Result{State: job.Succeeded}); a.Stands() || a.ID != first.ID {
+		t.Errorf("after a good run: %+v", a)
+	}
+	again := run(3, job.Result{State: job.Failed, ExitCode: 3, Why: "exit code 3"})
+	if !again.Stands() || again.ID != first.ID || again.Reason != job.Failed || again.ExitCode != 3 || again.Why != "exit code 3" || !again.Raised.After(first.Raised) {
+		t.Errorf("after another bad run: %+v", again)
+	}
+	if a := run(4, job.Result{State: job.TimedOut}); a != again {
+		t.Errorf("after one more: %+v, want the first of them, %+v", a, again)
+	}
+}
+
 func TestAlarmSeeds(t *testing.T) {
 	if err := playAlarms(alarmRules{job.ClaimAlarm, job.MarkSent}, 1000); err != nil {
 		t.Error(err)

@@ -337,6 +337,9 @@ func TestJitter(t *testing.T) {
 		}
 		b.now = due
 		b.apply(Claim(Holder{Term: 1}))
+		if r, _ := b.job.Running(); b.job.Late(r) != 0 {
+			t.Fatalf("it counts as %v late", b.job.Late(r))
+		}
 		b.finish(due.Add(time.Second).Format(time.TimeOnly), Succeeded)
 	}
 	if len(seen) < 10 {

@@ -64,7 +64,7 @@ func (t *tenure) work(ctx context.Context, term elect.Term) error {
 	out := new(tail)
 	t.task = &Task{Job: t.offer.Name, Run: run, Session: term.Session, Output: out}
 	log := t.log.With("scheduled", run.Scheduled, "attempt", run.Attempt)
-	log.Info("run started", "late_ms", run.Started.Sub(run.Scheduled).Milliseconds())
+	log.Info("run started", "late_ms", j.Late(run).Milliseconds())
 
 	aside, endAside := context.WithCancel(ctx)
 	var beside sync.WaitGroup

@@ -254,6 +254,15 @@ func (j Job) startsAt(scheduled time.Time) time.Time {
 	return scheduled.Add(spread(ms(j.Definition.JitterMS), j.Name, scheduled.Format(time.RFC3339Nano)))
 }
 
+// Late is how long after it was due a run started: after its time and, unless it was triggered, the jitter.
+func (j Job) Late(r Run) time.Duration {
+	due := r.Scheduled
+	if r.Trigger == "" {
+		due = j.startsAt(due)
+	}
+	return max(0, r.Started.Sub(due))
+}
+
 // spread is a duration less than most that depends on the words alone.
 func spread(most time.Duration, words ...string) time.Duration {
 	h := fnv.New64a()

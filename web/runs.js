@@ -116,7 +116,7 @@ const summary = (runs) => {
 
 // lastDay is a line on which each run stands at its time, as long as it took.
 function lastDay(name, all, now) {
-  const wide = 960;
+  const wide = Math.max(320, Math.min(960, window.innerWidth - 60)); // so that its words are as large as others
   const runs = all.filter((r) => now - new Date(r.scheduled) < day);
   const svg = shape('svg', { class: 'day', viewBox: `0 0 ${wide} 44`, role: 'img', 'aria-label': `The last 24 hours: ${summary(runs)}` });
   const x = (t) => wide * (1 - (now - t) / day);

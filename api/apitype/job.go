@@ -61,7 +61,7 @@ type Run struct {
 	Instance  string    `json:"instance,omitempty"` // the name of the one that runs or ran it
 	Started   time.Time `json:"started,omitzero"`
 	Ended     time.Time `json:"ended,omitzero"`
-	// LateMS is how long after its time it started, DurationMS how long it took, or has taken until now.
+	// LateMS is how long after its time, and the jitter, it started, DurationMS how long it took, or has taken until now.
 	LateMS     int64  `json:"late_ms,omitempty"`
 	DurationMS int64  `json:"duration_ms,omitempty"`
 	ExitCode   int    `json:"exit_code,omitempty"`
