@@ -96,12 +96,16 @@ func (s *Server) claimRun(ctx context.Context, name, session string, wait time.D
 	if err != nil {
 		return j, run, now, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	// A caller that has gone gets no run, and its session must not keep the job's lease.
+	caller := ctx
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Timeout)
 	defer cancel()
-	j, err = s.jobs.Change(ctx, name, func(j job.Job, at time.Time) (job.Change, error) {
-		now = at
-		return job.Claim(job.Holder{Term: l.Term, Instance: l.Holder})(j, at)
-	})
+	if err = context.Cause(caller); err == nil {
+		j, err = s.jobs.Change(ctx, name, func(j job.Job, at time.Time) (job.Change, error) {
+			now = at
+			return job.Claim(job.Holder{Term: l.Term, Instance: l.Holder})(j, at)
+		})
+	}
 	if err == nil {
 		if run, on := j.Running(); on && run.Term == l.Term {
 			return j, run, now, nil

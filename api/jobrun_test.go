@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"fmt"
 	"net/url"
 	"testing"
@@ -80,6 +81,23 @@ func TestRunsOverHTTP(t *testing.T) {
 	j = ask[apitype.Job](g, "GET", "/v1/jobs/backup", "")
 	if j.Ended["lost"] != 1 || j.Last.State != string(job.Failed) || j.Last.ExitCode != 3 || j.Last.Why != "no disk" {
 		t.Errorf("%+v, last %+v", j, j.Last)
+	}
+}
+
+// TestNextRunVanished: a caller that has gone when its turn comes gets no run, and does not keep others from it.
+func TestNextRunVanished(t *testing.T) {
+	g := newJobRig(t)
+	php, perl := g.session("php"), g.session("perl")
+	g.clock.pass(time.Hour)
+	ctx, vanish := context.WithCancel(t.Context())
+	g.queues.acquired = vanish
+	send(t, g.s, request(ctx, "POST", "/v1/jobs/backup/runs/next", fmt.Sprintf(`{"session":%q}`, php)))
+	g.queues.acquired = nil
+	if ctx.Err() == nil {
+		t.Fatal("it acquired no lease")
+	}
+	if run := g.next(perl); run.Instance != "perl" || run.Attempt != 1 {
+		t.Errorf("another got %+v", run)
 	}
 }
 

@@ -26,6 +26,24 @@ import (
 type queueStore struct {
 	*memory.Store
 	desk dispatch.Admin // in place of its own, if not nil
+	// acquired, if not nil, is called when a lease was acquired.
+	acquired func()
+}
+
+func (s *queueStore) Acquire(ctx context.Context, e lease.Expectation) (lease.Lease, error) {
+	l, err := s.Store.Acquire(ctx, e)
+	if err == nil && s.acquired != nil {
+		s.acquired()
+	}
+	return l, err
+}
+
+// Release does nothing once ctx has ended, as on a network.
+func (s *queueStore) Release(ctx context.Context, r lease.ReleaseRequest) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", lease.ErrUnavailable, context.Cause(ctx))
+	}
+	return s.Store.Release(ctx, r)
 }
 
 func (s *queueStore) QueueAdmin() dispatch.Admin {
