@@ -3,7 +3,7 @@
 # make test   install what the tests need, run everything with -race: about 13 minutes on two cores
 # make check  formatting, vet, static checks, of bench/ and adapters/ too: no servers
 # make prove  long simulation, long faults and the repeated ones; one table of what was tried
-# make dist   programs for each platform in dist/, their checksums, and what each is made of (SBOM)
+# make dist   what a release is, in dist/: programs, .deb, .rpm, image, checksums, and what each is made of (SBOM)
 # make bench  beside the peers; figures for docs/performance.md
 
 GO ?= go
@@ -30,7 +30,7 @@ ADAPTERS = gocron robfigcron
 
 # One program, static and without paths of the machine that built it. Functions begin at multiples of 16 bytes, not 32:
 # 280 KiB less.
-BUILD = CGO_ENABLED=0 GOGC=off GOMEMLIMIT=1GiB $(GO) build -trimpath $(QUICK) -ldflags '-s -w -funcalign=16'
+BUILD = CGO_ENABLED=0 GOGC=off GOMEMLIMIT=1GiB $(GO) build -trimpath -buildvcs=auto $(QUICK) -ldflags '-s -w -funcalign=16'
 
 .PHONY: build run unit test check prove bench dist clean deps
 
@@ -59,29 +59,28 @@ check:
 	  if [ -n "$$unformatted" ]; then echo "not formatted (run gofmt -w):"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) vet -tags embedded ./cmd/understudy
+	$(GO) vet -tags manpages ./cmd/understudy
 	$(GO) test -tags embedded ./store/open
 	$(GO) fix -diff ./...
 	GOOS=darwin $(GO) vet ./...
 	$(GO) mod tidy -diff
 	cd bench && $(GO) vet ./... && $(GO) mod tidy -diff
+	cd tools/dist && $(GO) vet . && $(GO) mod tidy -diff
 	for m in $(ADAPTERS); do (cd adapters/$$m && $(GO) vet ./... && $(GO) mod tidy -diff) || exit 1; done
 	$(GO) tool -modfile=tools/go.mod staticcheck ./...
 	$(GO) test ./internal/archtest
 	GO="$(GO)" scripts/vulncheck
 
 prove: deps
+	@./scripts/test-deps release
 	cd adapters/clientgo && $(GO) mod tidy -diff && $(GO) test -race -count=1 -timeout 10m .
-	UNDERSTUDY_REQUIRE_BACKENDS=1 UNDERSTUDY_PROVE=1 $(GO) test -json -count=1 -timeout 2h -run 'Simulation|Seeds|Fault|Takeover|IsItsModel' ./sim/... ./fault/... ./store/sqlite ./api | $(GO) run ./internal/provereport
+	UNDERSTUDY_REQUIRE_BACKENDS=1 UNDERSTUDY_PROVE=1 $(GO) test -json -count=1 -timeout 2h -run 'Simulation|Seeds|Fault|Takeover|IsItsModel|Packages' ./sim/... ./fault/... ./store/sqlite ./api ./docs | $(GO) run ./internal/provereport
 
 bench: deps
 	cd bench && UNDERSTUDY_REQUIRE_BACKENDS=1 $(GO) run .
 
 dist:
-	rm -rf dist && mkdir dist
-	for target in linux/amd64 linux/arm64 darwin/arm64; do \
-	  GOOS=$${target%/*} GOARCH=$${target#*/} $(BUILD) -o dist/understudy-$${target%/*}-$${target#*/} ./cmd/understudy || exit 1; done
-	$(GO) run ./internal/sbom dist/understudy-*
-	cd dist && sha256sum understudy-* >SHA256SUMS
+	@BUILD="$(BUILD)" GO="$(GO)" scripts/dist
 
 clean:
 	rm -rf bin dist

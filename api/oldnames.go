@@ -76,7 +76,7 @@ type (
 
 func (in checkInput) check() (monitor.Check, error) {
 	in.Name = cmp.Or(in.Name, in.Old)
-	c := CheckOf(in.Check)
+	c := checkOf(in.Check)
 	return c, c.Validate()
 }
 

@@ -176,14 +176,8 @@ func pattern(shown string) *regexp.Regexp {
 // command that fails where the page does not look at its exit code fails the test.
 func follow(t *testing.T, bin string, steps []step) []string {
 	t.Helper()
-	const mark = "@@ next step @@"
 	dir, script := t.TempDir(), filepath.Join(t.TempDir(), "tutorial")
-	var text strings.Builder
-	text.WriteString("exec 2>&1\ntrap 'echo \"@@ failed with $? @@ $BASH_COMMAND\"' ERR\n")
-	for _, s := range steps {
-		text.WriteString(s.commands + "\necho; echo '" + mark + "'\n")
-	}
-	if err := os.WriteFile(script, []byte(text.String()), 0o600); err != nil {
+	if err := os.WriteFile(script, []byte(scriptOf(steps)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), tutorialTime)
@@ -201,9 +195,30 @@ func follow(t *testing.T, bin string, steps []step) []string {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	}
 	endAll(t, dir)
-	printed := strings.Split(out.String(), mark)
-	if err != nil || len(printed) != len(steps)+1 || strings.Contains(out.String(), "@@ failed") {
-		t.Fatalf("%d of %d steps were done (%v):\n%s\n%s", len(printed)-1, len(steps), err, out.String(), logs(dir))
+	if err != nil {
+		t.Fatalf("%v:\n%s\n%s", err, out.String(), logs(dir))
+	}
+	return printedBy(t, steps, out.String())
+}
+
+// mark stands between what two steps print.
+const mark = "@@ next step @@"
+
+func scriptOf(steps []step) string {
+	var text strings.Builder
+	text.WriteString("exec 2>&1\ntrap 'echo \"@@ failed with $? @@ $BASH_COMMAND\"' ERR\n")
+	for _, s := range steps {
+		text.WriteString(s.commands + "\necho; echo '" + mark + "'\n")
+	}
+	return text.String()
+}
+
+// printedBy is what each step printed.
+func printedBy(t *testing.T, steps []step, out string) []string {
+	t.Helper()
+	printed := strings.Split(out, mark)
+	if len(printed) != len(steps)+1 || strings.Contains(out, "@@ failed") {
+		t.Fatalf("%d of %d steps were done:\n%s", len(printed)-1, len(steps), out)
 	}
 	return printed[:len(steps)]
 }

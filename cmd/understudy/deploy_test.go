@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -75,7 +76,7 @@ func TestSystemdUnits(t *testing.T) {
 	}
 	values := strings.NewReplacer("%i", "orders", "${NODE}", "127.0.0.1:6379", "$AGENT_ARGS", "--listen 127.0.0.1:8008",
 		"$ROLE_ARGS", "--stop-grace 2s", "$PROGRAM", "/bin/true", "%S", "/var/lib")
-	start := regexp.MustCompile(`(?m)^ExecStart=/usr/local/bin/understudy (.*)$`)
+	start := regexp.MustCompile(`(?m)^ExecStart=understudy (.*)$`)
 	for _, path := range units {
 		text := deployFile(t, "systemd/"+filepath.Base(path))
 		line := start.FindStringSubmatch(text)
@@ -111,7 +112,7 @@ func verify(t *testing.T, units []string, change func(string) string) string {
 	args := []string{"verify", "--man=no"}
 	for _, path := range units {
 		text := change(deployFile(t, "systemd/"+filepath.Base(path)))
-		text = strings.NewReplacer("/usr/local/bin/understudy", "/bin/true", "User=redis", "User=root", "Group=redis", "Group=root").Replace(text)
+		text = strings.NewReplacer("ExecStart=understudy", "ExecStart=/bin/true", "User=redis", "User=root", "Group=redis", "Group=root", "User=understudy", "User=root").Replace(text)
 		name := strings.Replace(filepath.Base(path), "@.", "@orders.", 1)
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -123,6 +124,57 @@ func verify(t *testing.T, units []string, change func(string) string) string {
 		return string(out) + err.Error()
 	}
 	return string(out)
+}
+
+// The file that the packages install starts a server, as it is and with every example in it.
+func TestPackagedConfiguration(t *testing.T) {
+	text := deployFile(t, "packages/understudy.yaml")
+	path, token := filepath.Join(t.TempDir(), "understudy.yaml"), filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte(strings.Repeat("s3cret", 8)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text = strings.ReplaceAll(text, "/etc/understudy/token", token)
+	for _, text := range []string{text, regexp.MustCompile(`(?m)^#(\S| +\S+:| +- )`).ReplaceAllString(text, "$1")} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var errs strings.Builder
+		if code := run(t.Context(), []string{"config", "check", path}, io.Discard, &errs); code != 0 {
+			t.Errorf("%s\n%s", errs.String(), text)
+		}
+	}
+}
+
+// The changelog begins with the release that the program says it is.
+func TestReleaseIsInTheChangelog(t *testing.T) {
+	text, err := os.ReadFile("../../CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	newest := regexp.MustCompile(`(?m)^## (\d+\.\d+\.\d+) - \d{4}-\d\d-\d\d$`).FindSubmatch(text)
+	if newest == nil || string(newest[1]) != release {
+		t.Errorf("the changelog's newest release is %s, the program's %s", newest, release)
+	}
+}
+
+// A release is itself where its tag was built, and names the commit where something else was.
+func TestVersionNamesTheCommit(t *testing.T) {
+	vcs := []debug.BuildSetting{{Key: "vcs.revision", Value: "0123456789abcdef"}, {Key: "vcs.time", Value: "2026-11-26T08:00:00Z"}, {Key: "vcs.modified", Value: "true"}}
+	for _, c := range []struct {
+		main     string
+		settings []debug.BuildSetting
+		want     string
+	}{
+		{"(devel)", nil, release},
+		{"v" + release, vcs[:2], release},
+		{"v0.0.0-20261126080000-0123456789ab", vcs[:2], release + "+0123456789ab"},
+		{"v0.0.0-20261126080000-0123456789ab+dirty", vcs, release + "+0123456789ab.changed"},
+	} {
+		got := describe(&debug.BuildInfo{GoVersion: "go1.26", Main: debug.Module{Version: c.main}, Settings: c.settings})
+		if got.Version != c.want || got.Go != "go1.26" {
+			t.Errorf("%s: %+v, want %s", c.main, got, c.want)
+		}
+	}
 }
 
 // The image starts, and is asked for its health by, commands that exist.
