@@ -32,6 +32,8 @@ ADAPTERS = gocron robfigcron
 # 280 KiB less.
 BUILD = CGO_ENABLED=0 GOGC=off GOMEMLIMIT=1GiB $(GO) build -trimpath -buildvcs=auto $(QUICK) -ldflags '-s -w -funcalign=16'
 
+RELEASE = $(shell sed -n 's/^const release = "\(.*\)"$$/\1/p' cmd/understudy/version.go)
+
 .PHONY: build run unit test check prove bench dist clean deps
 
 build:
@@ -73,8 +75,10 @@ check:
 
 prove: deps
 	@./scripts/test-deps release
+	@mkdir -p docs/prove
 	cd adapters/clientgo && $(GO) mod tidy -diff && $(GO) test -race -count=1 -timeout 10m .
-	UNDERSTUDY_REQUIRE_BACKENDS=1 UNDERSTUDY_PROVE=1 $(GO) test -json -count=1 -timeout 2h -run 'Simulation|Seeds|Fault|Takeover|IsItsModel|Packages' ./sim/... ./fault/... ./store/sqlite ./api ./docs | $(GO) run ./internal/provereport
+	UNDERSTUDY_REQUIRE_BACKENDS=1 UNDERSTUDY_PROVE=1 $(GO) test -json -count=1 -timeout 2h -run 'Simulation|Seeds|Fault|Takeover|IsItsModel|Packages' ./sim/... ./fault/... ./store/sqlite ./api ./docs | \
+	  $(GO) run ./internal/provereport -of "$(RELEASE), $$(git rev-parse --short=12 HEAD)" -o docs/prove/$(RELEASE).md
 
 bench: deps
 	cd bench && UNDERSTUDY_REQUIRE_BACKENDS=1 $(GO) run .

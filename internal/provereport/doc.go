@@ -4,5 +4,6 @@
 // none ran.
 //
 // A test that tries many things says so with the attribute "tried", whose value is a number
-// and what was tried; any other counts as one try of what its name says.
+// and what was tried; any other counts as one try of what its name says. With -o the table is written as a page
+// of the documentation, too, with the seeds that tests said, times and the machine.
 package main

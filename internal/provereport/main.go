@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -13,10 +14,19 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
 )
 
 func main() {
-	if err := run(os.Stdin, os.Stdout); err != nil {
+	page := flag.String("o", "", "write the table to this `FILE` too, as a page")
+	of := flag.String("of", "", "the `VERSION` and commit that was tried, for the page's title")
+	flag.Parse()
+	began := time.Now()
+	b, err := run(os.Stdin, os.Stdout)
+	if b != nil && *page != "" {
+		err = errors.Join(err, os.WriteFile(*page, []byte(b.page(*of, began)), 0o644))
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "proof:", err)
 		os.Exit(1)
 	}
@@ -30,7 +40,16 @@ type event struct {
 
 type row struct{ part, fault string }
 
-type count struct{ tried, violations int }
+type count struct {
+	tried, violations int
+	seconds           float64 // of all tests of the row, one beside the other
+	seeds             []string
+}
+
+func (c *count) add(o count) {
+	c.tried, c.violations, c.seconds = c.tried+o.tried, c.violations+o.violations, c.seconds+o.seconds
+	c.seeds = append(c.seeds, o.seeds...)
+}
 
 // book keeps what each test said until it ends.
 type book struct {
@@ -43,7 +62,8 @@ type book struct {
 	failed []string
 }
 
-func run(in io.Reader, out io.Writer) error {
+// run returns the book of what ran, if anything did, and what was wrong with it.
+func run(in io.Reader, out io.Writer) (*book, error) {
 	b := &book{out: out, said: map[string][]string{}, tried: map[string][]event{}, nested: map[string]bool{}, rows: map[row]*count{}}
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, 16<<20)
@@ -56,9 +76,12 @@ func run(in io.Reader, out io.Writer) error {
 		b.take(e)
 	}
 	if err := lines.Err(); err != nil {
-		return fmt.Errorf("reading: %w", err)
+		return nil, fmt.Errorf("reading: %w", err)
 	}
-	return b.close()
+	if len(b.rows) == 0 {
+		return nil, errors.New("no test ran")
+	}
+	return b, b.close()
 }
 
 func (b *book) take(e event) {
@@ -104,7 +127,7 @@ func (b *book) over(e event, id string) {
 		violations = max(1, strings.Count(strings.Join(b.said[id], ""), "VIOLATION"))
 	}
 	top, fault, _ := strings.Cut(e.Test, "/")
-	part := partOf(top)
+	part, seeds := partOf(top), seedsIn(b.said[id])
 	switch {
 	case e.Action == "skip":
 	case strings.Contains(top, "Catches"):
@@ -120,11 +143,11 @@ func (b *book) over(e event, id string) {
 			if err != nil {
 				continue // not ours
 			}
-			b.add(row{part, what}, count{tried, violations})
-			violations = 0 // counted once
+			b.add(row{part, what}, count{tried, violations, e.Elapsed, seeds})
+			violations, e.Elapsed, seeds = 0, 0, nil // counted once
 		}
 	case !b.nested[id]:
-		b.add(row{part, cmp.Or(withoutStores(fault), top)}, count{1, violations})
+		b.add(row{part, cmp.Or(withoutStores(fault), top)}, count{1, violations, e.Elapsed, seeds})
 	}
 }
 
@@ -137,11 +160,17 @@ func partOf(test string) string {
 	case named("Monitor"):
 		return "monitor"
 	case named("Queue"):
-		return "dispatch"
+		return "queues"
 	case named("Shard"):
-		return "shard"
+		return "shards"
+	case named("Job"):
+		return "jobs"
+	case named("Routes"):
+		return "API"
+	case named("Packages"):
+		return "packages"
 	default:
-		return "lease, elect"
+		return "roles"
 	}
 }
 
@@ -157,26 +186,32 @@ func (b *book) add(r row, c count) {
 	if b.rows[r] == nil {
 		b.rows[r] = &count{}
 	}
-	b.rows[r].tried += c.tried
-	b.rows[r].violations += c.violations
+	b.rows[r].add(c)
+}
+
+func (b *book) sorted() []row {
+	return slices.SortedFunc(maps.Keys(b.rows), func(x, y row) int {
+		return cmp.Or(cmp.Compare(x.part, y.part), cmp.Compare(x.fault, y.fault))
+	})
+}
+
+func (b *book) sum() (all count) {
+	for _, c := range b.rows {
+		all.add(*c)
+	}
+	return all
 }
 
 // close prints the table.
 func (b *book) close() error {
-	if len(b.rows) == 0 {
-		return errors.New("no test ran")
-	}
 	fmt.Fprintln(b.out)
 	w := tabwriter.NewWriter(b.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "PART\tFAULT\tTRIED\tVIOLATIONS")
-	var sum count
-	for _, r := range slices.SortedFunc(maps.Keys(b.rows), func(x, y row) int {
-		return cmp.Or(cmp.Compare(x.part, y.part), cmp.Compare(x.fault, y.fault))
-	}) {
+	for _, r := range b.sorted() {
 		c := b.rows[r]
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\n", r.part, r.fault, c.tried, c.violations)
-		sum.tried, sum.violations = sum.tried+c.tried, sum.violations+c.violations
 	}
+	sum := b.sum()
 	fmt.Fprintf(w, "all\t\t%d\t%d\n", sum.tried, sum.violations)
 	if err := w.Flush(); err != nil {
 		return err

@@ -3,6 +3,7 @@ package main
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -19,7 +20,8 @@ const stream = `{"Action":"run","Package":"p","Test":"TestFaultCache"}
 {"Action":"run","Package":"p","Test":"TestShardSimulation/share_0"}
 {"Action":"attr","Package":"p","Test":"TestShardSimulation/share_0","Key":"tried","Value":"40 histories"}
 {"Action":"attr","Package":"p","Test":"TestShardSimulation/share_0","Key":"tried","Value":"7 splits"}
-{"Action":"pass","Package":"p","Test":"TestShardSimulation/share_0"}
+{"Action":"output","Package":"p","Test":"TestShardSimulation/share_0","Output":"    x.go:1: 40 seeds from 9000\\n"}
+{"Action":"pass","Package":"p","Test":"TestShardSimulation/share_0","Elapsed":61}
 {"Action":"pass","Package":"p","Test":"TestShardSimulation"}
 {"Action":"run","Package":"p","Test":"TestFaultSkipped"}
 {"Action":"skip","Package":"p","Test":"TestFaultSkipped"}
@@ -32,13 +34,13 @@ const stream = `{"Action":"run","Package":"p","Test":"TestFaultCache"}
 
 func TestTable(t *testing.T) {
 	var out strings.Builder
-	err := run(strings.NewReader(stream), &out)
+	b, err := run(strings.NewReader(stream), &out)
 	_, table, _ := strings.Cut(out.String(), "\n\n")
-	want := `PART   FAULT        TRIED  VIOLATIONS
-cache  a peer dies  2      2
-shard  histories    40     0
-shard  splits       7      0
-all                 49     2
+	want := `PART    FAULT        TRIED  VIOLATIONS
+cache   a peer dies  2      2
+shards  histories    40     0
+shards  splits       7      0
+all                  49     2
 
 Broken variants, which the checks have to catch: 1 caught, 0 not.
 `
@@ -51,10 +53,19 @@ Broken variants, which the checks have to catch: 1 caught, 0 not.
 	if !strings.Contains(out.String(), "VIOLATION lost") {
 		t.Error("the output of what failed is not shown")
 	}
+	page := b.page("0.0.0", time.Now())
+	for _, want := range []string{
+		"# What was tried on 0.0.0\n", "**49 tries, 2 violations.**", "1 caught, 0 not", "**Failed: p.**",
+		"|cache|a peer dies|2|2|5s||\n", "|shards|histories|40|0|1m1s|9000 and the 40 after it|\n", "|shards|splits|7|0|0s||\n",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("%q is not on the page:\n%s", want, page)
+		}
+	}
 }
 
 func TestNothingRan(t *testing.T) {
-	if err := run(strings.NewReader("# a package does not compile\n"), &strings.Builder{}); err == nil {
+	if _, err := run(strings.NewReader("# a package does not compile\n"), &strings.Builder{}); err == nil {
 		t.Error("it ended well")
 	}
 }
@@ -66,7 +77,7 @@ func TestPackageFails(t *testing.T) {
 {"Action":"fail","Package":"p"}
 `
 	var out strings.Builder
-	if err := run(strings.NewReader(died), &out); err == nil || !strings.Contains(out.String(), "timed out") {
+	if _, err := run(strings.NewReader(died), &out); err == nil || !strings.Contains(out.String(), "timed out") {
 		t.Errorf("%v: %s", err, out.String())
 	}
 }
