@@ -52,7 +52,7 @@ func (w *Watcher) detect(ctx context.Context) {
 // evaluateDue evaluates one batch and reports whether there is more to do at once.
 func (w *Watcher) evaluateDue(ctx context.Context, parts []int) (more bool, err error) {
 	began := w.clock.Now()
-	l, err := bounded(ctx, func(ctx context.Context) (Scan, error) { return w.cfg.Store.DueSources(ctx, parts, w.cfg.Batch) })
+	l, err := bounded(ctx, func(ctx context.Context) (Scan, error) { return w.cfg.Store.DueSources(ctx, parts, MaxSources) })
 	if err != nil {
 		return false, err
 	}

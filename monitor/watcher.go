@@ -30,8 +30,6 @@ type WatcherConfig struct {
 	Windows claim.Windows
 	// Poll is how often the store is scanned for due sources. Default 100 ms.
 	Poll time.Duration
-	// Batch is how many sources are evaluated at once. Default and most: MaxSources.
-	Batch int
 	// KeepAlarms is how long alarms that have ended are kept. Default 90 days.
 	KeepAlarms time.Duration
 	// PublicURL is the URL under which people reach the server: alarms then have a link that acknowledges them.
@@ -47,7 +45,6 @@ func (c WatcherConfig) withDefaults() WatcherConfig {
 	c.Windows.First = cmp.Or(c.Windows.First, DefaultWindow)
 	c.Windows.Second = cmp.Or(c.Windows.Second, c.Windows.First)
 	c.Poll = cmp.Or(c.Poll, 100*time.Millisecond)
-	c.Batch = cmp.Or(c.Batch, MaxSources)
 	c.KeepAlarms = cmp.Or(c.KeepAlarms, 90*24*time.Hour)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
@@ -64,8 +61,6 @@ func (c WatcherConfig) Validate() error {
 		return fmt.Errorf("%w: the keeper's session has timing %v, and the windows need %v", lease.ErrInvalid, c.Keeper.Timing(), c.Windows.Timing())
 	case c.Poll < 0 || c.KeepAlarms < 0:
 		return fmt.Errorf("%w: durations cannot be negative", lease.ErrInvalid)
-	case c.Batch < 1 || c.Batch > MaxSources:
-		return fmt.Errorf("%w: %d sources at once; use 1 to %d", lease.ErrInvalid, c.Batch, MaxSources)
 	}
 	for _, s := range c.Self.Sinks {
 		if err := ValidateSink(s); err != nil {

@@ -2,7 +2,6 @@ package sentinel
 
 import (
 	"cmp"
-	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
@@ -31,9 +30,6 @@ type Config struct {
 	// ID of this endpoint, 40 hexadecimal digits: an agent's is its node's, by which it is left out of SENTINEL
 	// SENTINELS. Default random.
 	ID string
-	// Failover asks for a switchover of a shard, by "SENTINEL FAILOVER". nil refuses the
-	// command, and names the one to use instead.
-	Failover func(ctx context.Context, shard string) error
 	// MaxConns is how many clients may be connected at once. Default 1000.
 	MaxConns int
 	// MaxOutput is how many bytes may wait for a subscriber that does not read, before it is

@@ -11,9 +11,6 @@ import (
 	"github.com/understudy-ha/understudy/internal/resp"
 )
 
-// asking is how long a request for a switchover may take.
-const asking = 5 * time.Second
-
 // masters are all shards that have a primary, by name.
 func (s *Server) masters() []master {
 	var out []master
@@ -153,20 +150,9 @@ func (c *conn) isDown(args []string) {
 	})
 }
 
-func (c *conn) failover(ctx context.Context, m master) {
-	ask := c.srv.cfg.Failover
-	if ask == nil {
-		c.error("ERR failovers are not started from here. Use: understudy shard switchover " + m.name)
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, asking)
-	defer cancel()
-	if err := ask(ctx, m.name); err != nil {
-		c.srv.cfg.Logger.Warn("a Sentinel client asked for a switchover, which was not taken", "shard", m.name, "err", err)
-		c.error("ERR " + err.Error())
-		return
-	}
-	c.simple("OK")
+// failover refuses, and names the command to use: clients of this port have no scopes.
+func (c *conn) failover(_ context.Context, m master) {
+	c.error("ERR failovers are not started from here. Use: understudy shard switchover " + m.name)
 }
 
 // info answers INFO.

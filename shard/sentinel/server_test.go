@@ -194,17 +194,10 @@ func TestLateSubscriber(t *testing.T) {
 	}
 }
 
-func TestFailoverIsAskedFor(t *testing.T) {
-	asked := make(chan string, 1)
-	address, _ := serve(t, sentinel.Config{Where: newWorld(view("orders", 1, "10.0.0.1:1")), Failover: func(_ context.Context, shard string) error {
-		asked <- shard
-		return errors.New("no replica\r\n+OK")
-	}})
-	if got, want := dial(t, address).do("sentinel", "failover", "orders"), "-ERR no replica  +OK"; got != want {
+func TestFailoverIsRefused(t *testing.T) {
+	address, _ := serve(t, sentinel.Config{Where: newWorld(view("orders", 1, "10.0.0.1:1"))})
+	if got, want := dial(t, address).do("sentinel", "failover", "orders"), "-ERR failovers are not started from here. Use: understudy shard switchover orders"; got != want {
 		t.Errorf("answer %q, want %q", got, want)
-	}
-	if got := <-asked; got != "orders" {
-		t.Errorf("asked for %q", got)
 	}
 }
 
