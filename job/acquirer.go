@@ -53,16 +53,19 @@ func (a *acquirer) Release(ctx context.Context, r lease.ReleaseRequest) error {
 	if decide == nil || a.stored {
 		return a.Acquirer.Release(ctx, r)
 	}
-	if both, can := a.store.(CombinedStore); can {
-		err := both.ChangeAndRelease(ctx, a.name, decide, r)
-		a.stored = err == nil || errors.Is(err, lease.ErrNotHeld)
-		return err
+	var err error
+	both, can := a.store.(CombinedStore)
+	if can {
+		err = both.ChangeAndRelease(ctx, a.name, decide, r)
+	} else {
+		_, err = a.store.Change(ctx, a.name, decide)
 	}
-	if _, err := a.store.Change(ctx, a.name, decide); err != nil && !errors.Is(err, ErrNotFound) {
-		return err
+	gone := errors.Is(err, ErrNotFound) // the job; its lease is still to be released
+	a.stored = err == nil || gone || errors.Is(err, lease.ErrNotHeld)
+	if gone || !can && err == nil {
+		return a.Acquirer.Release(ctx, r)
 	}
-	a.stored = true
-	return a.Acquirer.Release(ctx, r)
+	return err
 }
 
 // runUnder is the run that is on under a term.
