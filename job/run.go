@@ -294,16 +294,15 @@ func (r *runner) startIn(j Job, now time.Time, many int) (time.Duration, bool) {
 // to end or die; otherwise it leaves that to a later look, because most runs are short, and reports it.
 func (r *runner) attendOne(ctx context.Context, o Offer, from time.Duration, due time.Time, wait bool) (held bool) {
 	for lease.Sleep(ctx, r.Keeper.Clock(), from-r.Keeper.Clock().Now()) {
-		done, err := r.enterClaims(ctx)
-		if err != nil {
-			return false
-		}
-		if !due.IsZero() {
+		if !due.IsZero() { // before its turn, for which those that will claim nothing need not wait
 			if runs, ended := r.isDone(ctx, o.Name, due); ended || runs && !wait {
-				done()
 				return runs
 			}
 			due = time.Time{} // the next run has another time
+		}
+		done, err := r.enterClaims(ctx)
+		if err != nil {
+			return false
 		}
 		sent := r.Keeper.Clock().Now()
 		j, now, here, err := r.read(ctx, o)
