@@ -42,7 +42,8 @@ func TestInterleavings(t *testing.T) {
 		{"contenders that are refused lock nothing", contendersLockNothing, "acquire", "THEN 2 ELSE 1 END", "THEN 2 ELSE 2 END"},
 		{"an answer shows the lease that it is about", answerIsOfOnePiece, "acquire", "IF l.term IS NULL THEN\n        SELECT", "IF true THEN\n        SELECT"},
 		{"a session does not end while it takes a lease", endWaitsForClaim, "acquire", "FOR KEY SHARE", ""},
-		{"a request that is committed late is seen by the next renewal", lateRequest, "renew_session", "l.session = p_id AND l.asked", "false"},
+		{"a request that is committed late is seen by the next renewal", lateRequest("renew_session($1, 10000)"), "renew_session", "l.session = p_id AND l.asked", "false"},
+		{"… and by one with other sessions", lateRequest("renew_sessions(ARRAY[$1], 10000)"), "renew_sessions", "l.session = r.id AND l.asked", "false"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			url := server.NewDatabase(t)
@@ -287,32 +288,32 @@ func endWaitsForClaim(t *testing.T, url string) error {
 	return nil
 }
 
-func lateRequest(t *testing.T, url string) error {
-	s := open(t, url)
-	holder, id := start(t, s, "holder", time.Hour), lease.NewID()
-	conn := connect(t, url)
-	var verdict string
-	if err := conn.QueryRow(t.Context(), acquireSQL, id, holder.ID, 0, "", 0, false).Scan(&verdict); err != nil || verdict != "taken" {
-		t.Fatal(verdict, err)
+func lateRequest(renewal string) func(t *testing.T, url string) error {
+	return func(t *testing.T, url string) error {
+		holder, id := start(t, open(t, url), "holder", time.Hour), lease.NewID()
+		conn, other := connect(t, url), connect(t, url)
+		var verdict string
+		if err := conn.QueryRow(t.Context(), acquireSQL, id, holder.ID, 0, "", 0, false).Scan(&verdict); err != nil || verdict != "taken" {
+			t.Fatal(verdict, err)
+		}
+		changes := func() (n int64) {
+			if err := other.QueryRow(t.Context(), postgres.InSQL("SELECT changes FROM {{rules}}."+renewal), holder.ID).Scan(&n); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		tx := begin(t, conn)
+		var asked bool
+		if err := tx.QueryRow(t.Context(), postgres.InSQL("SELECT {{rules}}.request_release('role', $1, '', 'somebody asked', 10000)"), id).Scan(&asked); err != nil || !asked {
+			t.Fatal(asked, err)
+		}
+		before := changes()
+		commit(t, tx)
+		if changes() == before {
+			return errors.New("changes stayed when a request became visible")
+		}
+		return nil
 	}
-	tx := begin(t, conn)
-	var asked bool
-	if err := tx.QueryRow(t.Context(), postgres.InSQL("SELECT {{rules}}.request_release('role', $1, '', 'somebody asked', 10000)"), id).Scan(&asked); err != nil || !asked {
-		t.Fatal(asked, err)
-	}
-	before, err := s.RenewSession(t.Context(), holder.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	commit(t, tx)
-	after, err := s.RenewSession(t.Context(), holder.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if after.Changes == before.Changes {
-		return errors.New("Changes stayed when a request became visible")
-	}
-	return nil
 }
 
 // TestDeadline lets renewals and takeovers meet at the deadline, by the real
