@@ -19,8 +19,8 @@ import (
 type wholeLink struct {
 	*link
 	both     job.CombinedStore
-	acquired func()       // called when a run was claimed
-	refuse   atomic.Int64 // releases that fail from now on
+	acquired atomic.Pointer[func()] // called when a run was claimed
+	refuse   atomic.Int64           // releases that fail from now on
 }
 
 func (l *wholeLink) AcquireAndChange(ctx context.Context, e lease.Expectation, name string, decide func(lease.Lease) job.Decision) (lease.Lease, job.Job, error) {
@@ -28,8 +28,8 @@ func (l *wholeLink) AcquireAndChange(ctx context.Context, e lease.Expectation, n
 		return lease.Lease{}, job.Job{}, lease.ErrUnavailable
 	}
 	got, j, err := l.both.AcquireAndChange(ctx, e, name, decide)
-	if err == nil && l.acquired != nil {
-		l.acquired()
+	if acquired := l.acquired.Load(); err == nil && acquired != nil {
+		(*acquired)()
 	}
 	if l.lose.Add(-1) >= 0 {
 		return lease.Lease{}, job.Job{}, lease.ErrUnknown
@@ -90,13 +90,14 @@ func TestClaimedIsGivenBack(t *testing.T) {
 				a := s.node("a", every("1h"))
 				stop := func() { go a.stop(); synctest.Wait() }
 				if both {
-					a.whole().acquired = stop
+					a.whole().acquired.Store(&stop)
 				} else {
-					a.jobs.changed = func(j job.Job) {
+					changed := func(j job.Job) {
 						if _, on := j.Running(); on {
 							stop()
 						}
 					}
+					a.jobs.changed.Store(&changed)
 				}
 				time.Sleep(time.Hour + 500*time.Millisecond)
 				s.want(job.Queued)

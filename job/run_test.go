@@ -27,7 +27,7 @@ type link struct {
 	cut  atomic.Bool
 	lose atomic.Int64 // answers that are lost from now on
 	// changed gets what a change has made.
-	changed func(job.Job)
+	changed atomic.Pointer[func(job.Job)]
 }
 
 func (l *link) Change(ctx context.Context, name string, decide job.Decision) (job.Job, error) {
@@ -35,8 +35,8 @@ func (l *link) Change(ctx context.Context, name string, decide job.Decision) (jo
 		return job.Job{}, lease.ErrUnavailable
 	}
 	j, err := l.Store.Change(ctx, name, decide)
-	if l.changed != nil {
-		l.changed(j)
+	if changed := l.changed.Load(); changed != nil {
+		(*changed)(j)
 	}
 	if l.lose.Add(-1) >= 0 {
 		return job.Job{}, lease.ErrUnknown

@@ -103,29 +103,46 @@ func TestSwitchover(t *testing.T) {
 	})
 }
 
-// countedReports counts the reports of each node.
+// countedReports counts the reports of each node, together with those of other agents.
 type countedReports struct {
 	shard.Registry
+	*reportCounts
+}
+
+type reportCounts struct {
 	mu sync.Mutex
 	n  map[string]int
 }
 
-func (c *countedReports) Report(ctx context.Context, r shard.Record, tell bool) (shard.View, error) {
+func (c countedReports) Report(ctx context.Context, r shard.Record, tell bool) (shard.View, error) {
 	c.mu.Lock()
 	c.n[r.ID]++
 	c.mu.Unlock()
 	return c.Registry.Report(ctx, r, tell)
 }
 
+// take returns the counts, and begins anew.
+func (c *reportCounts) take() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.n
+	c.n = map[string]int{}
+	return n
+}
+
 // Reports that say nothing new are written every second interval; what is new is written at once.
 func TestQuietReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		counted := &countedReports{n: map[string]int{}}
-		c := newCluster(t, 3, func(cfg *agent.Config) { counted.Registry, cfg.Registry = cfg.Registry, counted }).up()
+		counts := &reportCounts{n: map[string]int{}}
+		c := newCluster(t, 3, func(cfg *agent.Config) { cfg.Registry = countedReports{cfg.Registry, counts} }).up()
 		time.Sleep(5 * timeout)
-		clear(counted.n)
+		counts.take()
 		time.Sleep(20 * time.Second)
-		for id, n := range counted.n {
+		counted := counts.take()
+		if len(counted) != 3 {
+			t.Errorf("%d agents reported", len(counted))
+		}
+		for id, n := range counted {
 			if n < 9 || n > 12 {
 				t.Errorf("%.8s reported %d times in 20 intervals", id, n)
 			}
