@@ -30,6 +30,7 @@ type renewals struct {
 
 	mu       sync.Mutex
 	sentAt   time.Time   // when the last statement was sent
+	alone    string      // the session that it renewed, if it was one that had not waited
 	together []*renewal  // what the next one renews
 	due      *time.Timer // sends them
 	dueAt    time.Time
@@ -126,8 +127,9 @@ func (b *renewals) join(ctx context.Context, id string) *renewal {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	dueAt := b.sentAt.Add(patience)
-	if !now.Before(dueAt) && len(b.together) == 0 {
-		b.sentAt = now
+	// Who renews again has nobody to wait for.
+	if len(b.together) == 0 && (!now.Before(dueAt) || b.alone == id) {
+		b.sentAt, b.alone = now, id
 		return nil
 	}
 	r := &renewal{id: id, deadline: deadline, answer: make(chan renewalAnswer, 1)}
@@ -146,7 +148,7 @@ func (b *renewals) join(ctx context.Context, id string) *renewal {
 func (b *renewals) send() {
 	b.mu.Lock()
 	all := b.together
-	b.together, b.sentAt = nil, time.Now()
+	b.together, b.sentAt, b.alone = nil, time.Now(), ""
 	for _, r := range all {
 		r.sent = true
 	}

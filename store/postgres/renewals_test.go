@@ -155,3 +155,14 @@ func TestRenewalGivenUp(t *testing.T) {
 		t.Errorf("given up with %v", givenUp)
 	}
 }
+
+// A session that renews again at once, with nobody beside it, waits for nobody.
+func TestRenewedAloneAtOnce(t *testing.T) {
+	s, url, ids := startSessions(t, 1)
+	sabotage(t, url, "renew_sessions", "PERFORM", "RAISE EXCEPTION 'sent as if there were others'; PERFORM")
+	for range 20 {
+		if _, err := s.RenewSession(amply(t), ids[0]); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
