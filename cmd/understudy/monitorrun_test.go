@@ -130,13 +130,17 @@ func TestMonitorKeys(t *testing.T) {
 func TestMonitorNeedsAStore(t *testing.T) {
 	st := realserver.Redis(t, realserver.RedisOptions{}).URL()
 	for _, args := range [][]string{
-		{"source", "list"}, {"source", "beat", "a", "b"}, {"source", "declare", "a", "b"}, {"alarm", "list"}, {"monitor", "status"}, {"monitor", "config", "show"},
+		{"source", "list"}, {"source", "beat", "a", "b"}, {"source", "declare", "a", "b"}, {"monitor", "status"}, {"monitor", "config", "show"},
 		{"monitor", "run", "--listen", "127.0.0.1:0", "--event", "a,interval=5s"},
 	} {
 		code, out := ask(t, append([]string{"--store", st}, args...)...)
 		if code != exitUsage || !strings.Contains(out, "keeps no") || !strings.Contains(out, "PostgreSQL (postgres://…) do") {
 			t.Errorf("%v: exit code %d\n%s", args, code, out)
 		}
+	}
+	// Its jobs have alarms.
+	if code, out := ask(t, "alarm", "list", "--store", st); code != exitOK {
+		t.Errorf("alarm list: exit code %d\n%s", code, out)
 	}
 }
 
