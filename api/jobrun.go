@@ -107,7 +107,7 @@ func (s *Server) claimRun(ctx context.Context, name, session string, wait time.D
 		})
 	}
 	if err == nil {
-		if run, on := j.Running(); on && run.Term == l.Term {
+		if run, on := j.RunningUnder(l.Term); on {
 			return j, run, now, nil
 		}
 	}

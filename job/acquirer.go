@@ -47,7 +47,7 @@ func (a *acquirer) Acquire(ctx context.Context, e lease.Expectation) (lease.Leas
 // Release implements [lease.Acquirer].
 func (a *acquirer) Release(ctx context.Context, r lease.ReleaseRequest) error {
 	decide := a.finish
-	if run, on := runUnder(a.claimed, r.Term); on && decide == nil {
+	if run, on := a.claimed.RunningUnder(r.Term); on && decide == nil {
 		decide = giveBack(run)
 	}
 	if decide == nil || a.stored {
@@ -66,10 +66,4 @@ func (a *acquirer) Release(ctx context.Context, r lease.ReleaseRequest) error {
 		return a.Acquirer.Release(ctx, r)
 	}
 	return err
-}
-
-// runUnder is the run that is on under a term.
-func runUnder(j Job, term int64) (Run, bool) {
-	r, on := j.Running()
-	return r, on && r.Term == term
 }

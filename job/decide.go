@@ -239,8 +239,8 @@ func Claim(h Holder) Decision {
 // Abandon records that the run of a term is lost, if it is still on: the term has ended, and no instance is left to claim the job.
 func Abandon(term int64) Decision {
 	return func(j Job, now time.Time) (Change, error) {
-		r, on := j.Running()
-		if !on || r.Term != term {
+		r, on := j.RunningUnder(term)
+		if !on {
 			return Change{Job: j, Unchanged: true}, nil
 		}
 		d := draftOf(j, now)
@@ -328,8 +328,8 @@ func (d *draft) decideOverdue() {
 // queued, and the job's overlap is [Replace].
 func Overlapping(h Holder) Decision {
 	return func(j Job, now time.Time) (Change, error) {
-		r, on := j.Running()
-		if !on || r.Term != h.Term {
+		r, on := j.RunningUnder(h.Term)
+		if !on {
 			return Change{}, fmt.Errorf("%w: term %d runs no more", ErrStale, h.Term)
 		}
 		d := draftOf(j, now)

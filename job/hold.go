@@ -57,7 +57,7 @@ func (t *tenure) work(ctx context.Context, term elect.Term) error {
 	if err != nil {
 		return err
 	}
-	run, on := runUnder(j, h.Term)
+	run, on := j.RunningUnder(h.Term)
 	if !on {
 		return nil // another instance was faster
 	}
@@ -105,7 +105,7 @@ func deadlineOf(d Definition) time.Duration {
 
 // claim tries until the store answers, or trust ends. If acquiring the lease has claimed a run already, it is that.
 func (t *tenure) claim(ctx context.Context, h Holder) (j Job, err error) {
-	if _, on := runUnder(t.through.claimed, h.Term); on && ctx.Err() == nil {
+	if _, on := t.through.claimed.RunningUnder(h.Term); on && ctx.Err() == nil {
 		return t.through.claimed, nil
 	}
 	for retry := t.retry(); ; {

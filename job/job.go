@@ -226,6 +226,12 @@ func (j Job) Running() (Run, bool) {
 	return Run{}, false
 }
 
+// RunningUnder is Running for a holder of the job's lease: false if what runs has another term.
+func (j Job) RunningUnder(term int64) (Run, bool) {
+	r, on := j.Running()
+	return r, on && r.Term == term
+}
+
 // DueAt is when an instance should attend to the job, by the store's clock: when its next run is due, or at once while
 // a run is on, because its holder may die. Zero: never.
 func (j Job) DueAt() time.Time {

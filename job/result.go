@@ -53,7 +53,7 @@ func finish(scheduled time.Time, term int64, got Result, first func(*draft, Run)
 // giveBack queues a run again that was claimed and not started.
 func giveBack(claimed Run) Decision {
 	return func(j Job, now time.Time) (Change, error) {
-		r, on := runUnder(j, claimed.Term)
+		r, on := j.RunningUnder(claimed.Term)
 		if !on || !r.Scheduled.Equal(claimed.Scheduled) {
 			return Change{Job: j, Unchanged: true}, nil
 		}

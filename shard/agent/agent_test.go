@@ -121,8 +121,8 @@ func (c countedReports) Report(ctx context.Context, r shard.Record, tell bool) (
 	return c.Registry.Report(ctx, r, tell)
 }
 
-// take returns the counts, and begins anew.
-func (c *reportCounts) take() map[string]int {
+// readAndReset returns the counts, and begins anew.
+func (c *reportCounts) readAndReset() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := c.n
@@ -136,9 +136,9 @@ func TestQuietReports(t *testing.T) {
 		counts := &reportCounts{n: map[string]int{}}
 		c := newCluster(t, 3, func(cfg *agent.Config) { cfg.Registry = countedReports{cfg.Registry, counts} }).up()
 		time.Sleep(5 * timeout)
-		counts.take()
+		counts.readAndReset()
 		time.Sleep(20 * time.Second)
-		counted := counts.take()
+		counted := counts.readAndReset()
 		if len(counted) != 3 {
 			t.Errorf("%d agents reported", len(counted))
 		}
