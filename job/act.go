@@ -10,7 +10,7 @@ import (
 // Trigger queues a run at once, in the name of who asks.
 func Trigger(who string) Decision {
 	return func(j Job, now time.Time) (Change, error) {
-		d := draftOf(j, now)
+		d := pendingChangeOf(j, now)
 		switch {
 		case j.Version == 0 || j.ForgottenBy != "":
 			return Change{}, fmt.Errorf("%w: job %q", ErrNotFound, j.Name)
@@ -38,7 +38,7 @@ func Pause(who string) Decision {
 		if j.Version == 0 || j.PausedBy != "" {
 			return unchanged(j)
 		}
-		d := draftOf(j, now)
+		d := pendingChangeOf(j, now)
 		d.note("paused by "+who, 0)
 		d.Job.PausedBy = who
 		return d.Change, nil
@@ -51,7 +51,7 @@ func Resume(who string) Decision {
 		if j.Version == 0 || j.PausedBy == "" {
 			return unchanged(j)
 		}
-		d := draftOf(j, now)
+		d := pendingChangeOf(j, now)
 		d.decideOverdue()
 		d.note("resumed by "+who, 0)
 		d.Job.PausedBy = ""
@@ -76,7 +76,7 @@ func Forget(who string) Decision {
 		if r, on := j.Running(); on {
 			return Change{}, fmt.Errorf("%w: job %q is running on %s; stop it first", ErrBusy, j.Name, r.Instance.Label())
 		}
-		d := draftOf(j, now)
+		d := pendingChangeOf(j, now)
 		d.note("forgotten by "+who, 0)
 		if d.Forget = !j.Alarm.Sent || j.ForgottenBy != ""; !d.Forget {
 			d.clear() // receivers would show the alarm for ever

@@ -68,7 +68,7 @@ func (j Job) OverdueSince(now time.Time) (since time.Time, overdue bool) {
 
 // raise raises an alarm for a run that is not as it should be, as its state says. One that stands is the job's only one; one
 // that has been cleared stands again if no sink knows it.
-func (d *draft) raise(r Run) {
+func (d *pendingChange) raise(r Run) {
 	a := &d.Job.Alarm
 	switch {
 	case a.ID == "":
@@ -93,7 +93,7 @@ func (a *Alarm) blame(r Run) {
 }
 
 // clear ends the alarm that stands, if one does.
-func (d *draft) clear() {
+func (d *pendingChange) clear() {
 	a := &d.Job.Alarm
 	if a.Again = (Run{}); a.ID == "" || !a.Cleared.IsZero() {
 		return
@@ -104,7 +104,7 @@ func (d *draft) clear() {
 }
 
 // judge raises or ends the alarm for a run that has ended.
-func (d *draft) judge(r Run) {
+func (d *pendingChange) judge(r Run) {
 	switch {
 	case r.State.Bad():
 		d.raise(r)
@@ -119,7 +119,7 @@ func (d *draft) judge(r Run) {
 func ClaimAlarm(claimed *Alarm) Decision {
 	return func(j Job, now time.Time) (Change, error) {
 		*claimed = Alarm{}
-		d := draftOf(j, now)
+		d := pendingChangeOf(j, now)
 		if since, overdue := j.OverdueSince(d.now); overdue && j.Version > 0 {
 			d.raise(Run{State: Overdue, Scheduled: since, Why: "no instance that offers it runs"})
 		}
@@ -141,7 +141,7 @@ func MarkSent(claimed Alarm) Decision {
 		if a.ID != claimed.ID || a.ID == "" || a.Sent != claimed.Sent {
 			return Change{Job: j, Unchanged: true}, nil // another instance was faster
 		}
-		d := draftOf(j, now)
+		d := pendingChangeOf(j, now)
 		if !a.Sent {
 			d.Job.Alarm.Sent, d.Job.Alarm.NextTry, d.Job.Alarm.Tries = true, time.Time{}, 0
 			if !a.Cleared.IsZero() {

@@ -55,22 +55,22 @@ func (c Change) After(was Job) Job {
 // does what the last answer says, or nothing if that is an error.
 type Decision func(j Job, now time.Time) (Change, error)
 
-// draft is a change in the making.
-type draft struct {
+// pendingChange is what a decision has decided so far.
+type pendingChange struct {
 	Change
 	now time.Time
 }
 
-func draftOf(j Job, now time.Time) *draft {
+func pendingChangeOf(j Job, now time.Time) *pendingChange {
 	j.Open, j.Ended = slices.Clone(j.Open), maps.Clone(j.Ended)
 	if j.Ended == nil {
 		j.Ended = map[State]int64{}
 	}
-	return &draft{Change: Change{Job: j}, now: now.UTC()}
+	return &pendingChange{Change: Change{Job: j}, now: now.UTC()}
 }
 
 // put stores a run, and keeps it with the job for as long as it is open.
-func (d *draft) put(r Run) {
+func (d *pendingChange) put(r Run) {
 	d.Runs = append(d.Runs, r)
 	open := slices.DeleteFunc(d.Job.Open, func(o Run) bool { return o.Scheduled.Equal(r.Scheduled) })
 	if !r.State.Ended() {
@@ -80,7 +80,7 @@ func (d *draft) put(r Run) {
 	d.Job.Open = open
 }
 
-func (d *draft) end(r Run, s State, why string) {
+func (d *pendingChange) end(r Run, s State, why string) {
 	r.State, r.Why, r.Ended, r.NotBefore = s, lease.TruncateReason(why), d.now, time.Time{}
 	d.put(r)
 	d.Job.Last = r
@@ -93,11 +93,11 @@ func (d *draft) end(r Run, s State, why string) {
 }
 
 // note is the event of the change; of several, the last one says how many there were.
-func (d *draft) note(text string, term int64) {
+func (d *pendingChange) note(text string, term int64) {
 	d.Event = history.Event{Part: Space, Subject: d.Job.Name, Reason: lease.TruncateReason(text), Term: term}
 }
 
-func (d *draft) queued() (n int) {
+func (d *pendingChange) queued() (n int) {
 	for _, r := range d.Job.Open {
 		if r.State == Queued {
 			n++
@@ -106,7 +106,7 @@ func (d *draft) queued() (n int) {
 	return n
 }
 
-func (d *draft) queue(scheduled time.Time, trigger string) {
+func (d *pendingChange) queue(scheduled time.Time, trigger string) {
 	if d.queued() >= MaxQueued {
 		d.end(Run{Scheduled: scheduled, Trigger: trigger}, Skipped, fmt.Sprintf("%d runs are queued already", MaxQueued))
 		return
@@ -115,13 +115,13 @@ func (d *draft) queue(scheduled time.Time, trigger string) {
 }
 
 // moveOn decides that the next time to decide about is the first after one.
-func (d *draft) moveOn(after time.Time) {
+func (d *pendingChange) moveOn(after time.Time) {
 	d.Job.Decided = after
 	d.seekNext(after)
 }
 
 // seekNext makes the first time after one the next to decide about.
-func (d *draft) seekNext(after time.Time) {
+func (d *pendingChange) seekNext(after time.Time) {
 	d.Job.Next = d.Job.times().Next(after)
 	if !d.Job.Next.IsZero() {
 		d.Job.Next = d.Job.Next.UTC()
@@ -129,7 +129,7 @@ func (d *draft) seekNext(after time.Time) {
 }
 
 // retry queues an attempt that did not end well once more, if that is declared safe.
-func (d *draft) retry(r Run, s State, why string) bool {
+func (d *pendingChange) retry(r Run, s State, why string) bool {
 	if r.Attempt > d.Job.Definition.Retries {
 		return false
 	}
@@ -156,7 +156,7 @@ func Define(name string, def Definition) Decision {
 		if j.Version > 0 && j.ForgottenBy == "" && j.Definition.equal(def) {
 			return Change{Job: j, Unchanged: true}, nil
 		}
-		d := draftOf(j, now)
+		d := pendingChangeOf(j, now)
 		if j.Version == 0 || j.ForgottenBy != "" {
 			d.Job = Job{Name: name, Version: j.Version, Created: d.now, Ended: map[State]int64{}, Alarm: j.Alarm, Decided: j.Decided}
 			d.note("added", 0)
@@ -184,7 +184,7 @@ func Define(name string, def Definition) Decision {
 
 // passOver records that no run starts at the next time, and at all others up to the last one: each in a run of its own, or, if
 // they are very many, in one.
-func (d *draft) passOver(last time.Time, s State, why string) {
+func (d *pendingChange) passOver(last time.Time, s State, why string) {
 	var gap []time.Time
 	times, n := d.Job.times(), 0
 	for at := d.Job.Next; n < maxWalk && !at.IsZero() && !at.After(last); at = times.Next(at) {
@@ -219,7 +219,7 @@ func Claim(h Holder) Decision {
 		if j.Term > h.Term {
 			return Change{}, fmt.Errorf("%w: term %d, and this is %d", ErrStale, j.Term, h.Term)
 		}
-		d := draftOf(j, now)
+		d := pendingChangeOf(j, now)
 		if r, on := j.Running(); on {
 			if r.Term == h.Term {
 				return Change{Job: j, Unchanged: true}, nil // the answer to the claim was lost
@@ -243,13 +243,13 @@ func Abandon(term int64) Decision {
 		if !on {
 			return Change{Job: j, Unchanged: true}, nil
 		}
-		d := draftOf(j, now)
+		d := pendingChangeOf(j, now)
 		d.lose(r)
 		return d.Change, nil
 	}
 }
 
-func (d *draft) lose(r Run) {
+func (d *pendingChange) lose(r Run) {
 	if why := "its instance " + r.Instance.Label() + " is gone"; !d.retry(r, Lost, why) {
 		d.end(r, Lost, why)
 	}
@@ -257,7 +257,7 @@ func (d *draft) lose(r Run) {
 
 // dropReplaced leaves of the scheduled runs that wait only the latest one, if a run is replaced by the next: otherwise one that
 // is always replaced would run later and later.
-func (d *draft) dropReplaced() {
+func (d *pendingChange) dropReplaced() {
 	if d.Job.Definition.Overlap != Replace {
 		return
 	}
@@ -276,7 +276,7 @@ func (d *draft) dropReplaced() {
 }
 
 // start makes the first queued run that may start the running one.
-func (d *draft) start(h Holder) {
+func (d *pendingChange) start(h Holder) {
 	for _, r := range d.Job.Open {
 		if r.State != Queued || r.NotBefore.After(d.now) {
 			continue
@@ -289,7 +289,7 @@ func (d *draft) start(h Holder) {
 }
 
 // decideOverdue decides about each time that has come while no run was on.
-func (d *draft) decideOverdue() {
+func (d *pendingChange) decideOverdue() {
 	j := d.Job
 	if j.Next.IsZero() || j.startsAt(j.Next).After(d.now) {
 		return
@@ -332,7 +332,7 @@ func Overlapping(h Holder) Decision {
 		if !on {
 			return Change{}, fmt.Errorf("%w: term %d runs no more", ErrStale, h.Term)
 		}
-		d := draftOf(j, now)
+		d := pendingChangeOf(j, now)
 		if d.overlap(r); len(d.Runs) == 0 {
 			return Change{Job: j, Unchanged: true}, nil
 		}
@@ -341,7 +341,7 @@ func Overlapping(h Holder) Decision {
 }
 
 // overlap decides about the times that have come while a run is on.
-func (d *draft) overlap(r Run) {
+func (d *pendingChange) overlap(r Run) {
 	for n := 0; n < MaxQueued && !d.Job.Next.IsZero() && !d.Job.startsAt(d.Job.Next).After(d.now); n++ {
 		next := d.Job.Next
 		switch {

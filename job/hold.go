@@ -16,23 +16,23 @@ import (
 func (r *runner) hold(ctx context.Context, o Offer, held *lease.HeldLease, through *acquirer) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	t := &tenure{runner: r, offer: o, through: through, stop: cancel, log: r.log.With("job", o.Name, "term", held.Term)}
-	cfg := elect.Config{Keeper: r.Keeper, Role: o.Name, With: o.With, StopGrace: r.stopGrace(), Overrun: t.overrun}
-	err := elect.RunWork(ctx, cfg, held, t.work)
-	if err != nil && t.task == nil && ctx.Err() == nil && !errors.Is(err, lease.ErrLost) {
-		t.log.Warn("no run was claimed", "err", err)
+	e := &execution{runner: r, offer: o, through: through, stop: cancel, log: r.log.With("job", o.Name, "term", held.Term)}
+	cfg := elect.Config{Keeper: r.Keeper, Role: o.Name, With: o.With, StopGrace: r.stopGrace(), Overrun: e.overrun}
+	err := elect.RunWork(ctx, cfg, held, e.work)
+	if err != nil && e.task == nil && ctx.Err() == nil && !errors.Is(err, lease.ErrLost) {
+		e.log.Warn("no run was claimed", "err", err)
 	}
-	if t.task == nil {
+	if e.task == nil {
 		return err
 	}
 	if !through.stored {
-		t.log.Warn("the result could not be stored: the run will show as lost", "scheduled", t.task.Scheduled)
+		e.log.Warn("the result could not be stored: the run will show as lost", "scheduled", e.task.Scheduled)
 	}
 	return nil
 }
 
-// tenure is the time for which this instance holds a job's lease: one run, if any is due.
-type tenure struct {
+// execution is one run, if any is due, of a job whose lease this instance holds.
+type execution struct {
 	*runner
 	offer   Offer
 	through *acquirer
@@ -41,19 +41,19 @@ type tenure struct {
 	task    *Task // nil: nothing was claimed
 }
 
-func (t *tenure) overrun() {
-	if t.Overrun != nil {
-		t.Overrun(t.offer.Name)
+func (e *execution) overrun() {
+	if e.Overrun != nil {
+		e.Overrun(e.offer.Name)
 		return
 	}
-	t.log.Error("the work ignored its context until the end of trust", "grace", t.stopGrace())
+	e.log.Error("the work ignored its context until the end of trust", "grace", e.stopGrace())
 }
 
 // work claims a run, unless acquiring the lease did, and runs it. The order is the promise: a run is running in the store
 // before its work starts, and has ended before the release stores its result.
-func (t *tenure) work(ctx context.Context, term elect.Term) error {
+func (e *execution) work(ctx context.Context, term elect.Term) error {
 	h := Holder{Term: term.Number, Instance: term.Instance}
-	j, err := t.claim(ctx, h)
+	j, err := e.claim(ctx, h)
 	if err != nil {
 		return err
 	}
@@ -62,29 +62,29 @@ func (t *tenure) work(ctx context.Context, term elect.Term) error {
 		return nil // another instance was faster
 	}
 	out := new(tail)
-	t.task = &Task{Job: t.offer.Name, Run: run, Session: term.Session, Output: out}
-	log := t.log.With("scheduled", run.Scheduled, "attempt", run.Attempt)
+	e.task = &Task{Job: e.offer.Name, Run: run, Session: term.Session, Output: out}
+	log := e.log.With("scheduled", run.Scheduled, "attempt", run.Attempt)
 	log.Info("run started", "late_ms", j.Late(run).Milliseconds())
 
 	aside, endAside := context.WithCancel(ctx)
 	var beside sync.WaitGroup
-	beside.Go(func() { t.watchOverlaps(aside, h, j) })
-	beside.Go(func() { t.keepTail(aside, out) })
+	beside.Go(func() { e.watchOverlaps(aside, h, j) })
+	beside.Go(func() { e.keepTail(aside, out) })
 	beside.Go(func() {
-		if lease.Sleep(aside, t.Keeper.Clock(), deadlineOf(j.Definition)) {
-			t.stop(ErrDeadline)
+		if lease.Sleep(aside, e.Keeper.Clock(), deadlineOf(j.Definition)) {
+			e.stop(ErrDeadline)
 		}
 	})
-	err = t.offer.Work(ctx, *t.task)
+	err = e.offer.Work(ctx, *e.task)
 	stopped := ctx.Err() != nil
 	endAside()
 	beside.Wait()
 
 	result := resultOf(err, stopped, context.Cause(ctx))
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.Keeper.Timing().CallTimeout())
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.Keeper.Timing().CallTimeout())
 	defer cancel()
-	t.putOutput(last, out)
-	t.through.finish = Finish(run.Scheduled, run.Term, result) // which the release stores
+	e.putOutput(last, out)
+	e.through.finish = Finish(run.Scheduled, run.Term, result) // which the release stores
 	log.Log(ctx, levelOf(result.State), "run ended", "state", result.State, "why", result.Why)
 	return err
 }
@@ -104,12 +104,12 @@ func deadlineOf(d Definition) time.Duration {
 }
 
 // claim tries until the store answers, or trust ends. If acquiring the lease has claimed a run already, it is that.
-func (t *tenure) claim(ctx context.Context, h Holder) (j Job, err error) {
-	if _, on := t.through.claimed.RunningUnder(h.Term); on && ctx.Err() == nil {
-		return t.through.claimed, nil
+func (e *execution) claim(ctx context.Context, h Holder) (j Job, err error) {
+	if _, on := e.through.claimed.RunningUnder(h.Term); on && ctx.Err() == nil {
+		return e.through.claimed, nil
 	}
-	for retry := t.retry(); ; {
-		j, err = t.change(ctx, t.offer.Name, Claim(h))
+	for retry := e.retry(); ; {
+		j, err = e.change(ctx, e.offer.Name, Claim(h))
 		if err == nil || !transient(err) {
 			break
 		}
@@ -118,7 +118,7 @@ func (t *tenure) claim(ctx context.Context, h Holder) (j Job, err error) {
 		}
 	}
 	if err == nil {
-		t.through.claimed = j
+		e.through.claimed = j
 		err = context.Cause(ctx) // it is recorded as running, and is not started: the release gives it back
 	}
 	return j, err
@@ -129,21 +129,21 @@ func transient(err error) bool {
 }
 
 // watchOverlaps decides about times that come while the run is on.
-func (t *tenure) watchOverlaps(ctx context.Context, h Holder, j Job) {
+func (e *execution) watchOverlaps(ctx context.Context, h Holder, j Job) {
 	const often = 10 * time.Second         // in case that the job's definition, or the store's clock, has changed
-	now, err := t.task.Started, error(nil) // most runs end before the next time
-	for ; ; now, err = t.storeTime(ctx, &j) {
+	now, err := e.task.Started, error(nil) // most runs end before the next time
+	for ; ; now, err = e.storeTime(ctx, &j) {
 		wait := often
 		if err == nil && !j.Next.IsZero() {
 			wait = max(j.startsAt(j.Next).Sub(now), time.Millisecond)
 		}
-		if !lease.Sleep(ctx, t.Keeper.Clock(), min(wait, often)) {
+		if !lease.Sleep(ctx, e.Keeper.Clock(), min(wait, often)) {
 			return
 		}
 		if wait > often {
 			continue
 		}
-		changed, err := t.change(ctx, t.offer.Name, Overlapping(h))
+		changed, err := e.change(ctx, e.offer.Name, Overlapping(h))
 		if errors.Is(err, ErrStale) {
 			return
 		}
@@ -152,17 +152,17 @@ func (t *tenure) watchOverlaps(ctx context.Context, h Holder, j Job) {
 		}
 		j = changed
 		if _, waits := j.firstQueued(); waits && j.Definition.Overlap == Replace {
-			t.stop(ErrReplaced)
+			e.stop(ErrReplaced)
 			return
 		}
 	}
 }
 
 // storeTime reads the job, and the store's clock.
-func (t *tenure) storeTime(ctx context.Context, j *Job) (time.Time, error) {
-	ctx, cancel := context.WithTimeout(ctx, t.Keeper.Timing().CallTimeout())
+func (e *execution) storeTime(ctx context.Context, j *Job) (time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, e.Keeper.Timing().CallTimeout())
 	defer cancel()
-	got, now, err := t.Store.Get(ctx, t.offer.Name)
+	got, now, err := e.Store.Get(ctx, e.offer.Name)
 	if err == nil {
 		*j = got
 	}
@@ -207,21 +207,21 @@ func resultOf(err error, stopped bool, cause error) Result {
 }
 
 // keepTail stores the end of the output once a second while it changes.
-func (t *tenure) keepTail(ctx context.Context, out *tail) {
-	for lease.Sleep(ctx, t.Keeper.Clock(), time.Second) {
-		t.putOutput(ctx, out)
+func (e *execution) keepTail(ctx context.Context, out *tail) {
+	for lease.Sleep(ctx, e.Keeper.Clock(), time.Second) {
+		e.putOutput(ctx, out)
 	}
 }
 
-func (t *tenure) putOutput(ctx context.Context, out *tail) {
+func (e *execution) putOutput(ctx context.Context, out *tail) {
 	o, changed := out.unsaved()
 	if !changed {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, t.Keeper.Timing().CallTimeout())
+	ctx, cancel := context.WithTimeout(ctx, e.Keeper.Timing().CallTimeout())
 	defer cancel()
-	if err := t.Store.PutOutput(ctx, RunKey{t.offer.Name, t.task.Scheduled}, t.task.Term, o); err != nil {
-		t.log.Debug("output not kept", "err", err)
+	if err := e.Store.PutOutput(ctx, RunKey{e.offer.Name, e.task.Scheduled}, e.task.Term, o); err != nil {
+		e.log.Debug("output not kept", "err", err)
 		return
 	}
 	out.save(o)

@@ -17,18 +17,18 @@ type Result struct {
 // Finish records how the run ended that was started under the term. A result that comes too late changes nothing, but
 // for an event.
 func Finish(scheduled time.Time, term int64, got Result) Decision {
-	return finish(scheduled, term, got, func(*draft, Run) {})
+	return finish(scheduled, term, got, func(*pendingChange, Run) {})
 }
 
 // FinishUnwatched is Finish for a run beside which nobody decided about the times that came: as [Overlapping] does, it
 // decides about them first.
 func FinishUnwatched(scheduled time.Time, term int64, got Result) Decision {
-	return finish(scheduled, term, got, (*draft).overlap)
+	return finish(scheduled, term, got, (*pendingChange).overlap)
 }
 
-func finish(scheduled time.Time, term int64, got Result, first func(*draft, Run)) Decision {
+func finish(scheduled time.Time, term int64, got Result, first func(*pendingChange, Run)) Decision {
 	return func(j Job, now time.Time) (Change, error) {
-		d := draftOf(j, now)
+		d := pendingChangeOf(j, now)
 		r, on := j.Running()
 		switch {
 		case j.Version == 0:
@@ -57,7 +57,7 @@ func giveBack(claimed Run) Decision {
 		if !on || !r.Scheduled.Equal(claimed.Scheduled) {
 			return Change{Job: j, Unchanged: true}, nil
 		}
-		d := draftOf(j, now)
+		d := pendingChangeOf(j, now)
 		d.put(Run{Scheduled: r.Scheduled, Trigger: r.Trigger, State: Queued, Attempt: r.Attempt, NotBefore: d.now, Why: r.Why})
 		return d.Change, nil
 	}

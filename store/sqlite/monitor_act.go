@@ -78,7 +78,7 @@ func (t *moment) act(a *monitor.Action) (subject string, err error) {
 	var id int64
 	err = t.one(findSource, []any{e.ID, a.Source}, &id)
 	if errors.Is(err, sql.ErrNoRows) {
-		err = fmt.Errorf("%q of event %q: %w", a.Source, a.Check, monitor.ErrNoSource)
+		err = fmt.Errorf("%q of check %q: %w", a.Source, a.Check, monitor.ErrNoSource)
 	}
 	if err != nil {
 		return "", err
