@@ -99,7 +99,7 @@ func (p *monitorPart) routes() []route {
 	const one, check = "/v1/sources/{check}/{source}", checksPath + "/{check}"
 	out := guarded(p.checkTable, []route{
 		{pattern: "GET /v1/monitor", handle: inJSON(p.get)},
-		{pattern: "PUT /v1/monitor/configuration", handle: inJSON(p.configure), body: maxConfiguration},
+		{pattern: "PUT /v1/monitor/configuration", handle: p.configure, body: maxConfiguration, long: true},
 		{pattern: "GET /v1/monitor/letters", handle: inJSON(p.letters)},
 
 		{pattern: "GET " + checksPath, handle: inJSON(p.listChecks)},

@@ -57,9 +57,9 @@ func ViewCheck(e monitor.Check) (out apitype.Check) {
 	return out
 }
 
-// checkOf is the check that a caller describes. What is too long for a duration is as long as one can be,
+// CheckOf is the check that a caller describes. What is too long for a duration is as long as one can be,
 // which [monitor.Check.Validate] refuses.
-func checkOf(v apitype.Check) (out monitor.Check) {
+func CheckOf(v apitype.Check) (out monitor.Check) {
 	convertCheck(v, &out)
 	return out
 }

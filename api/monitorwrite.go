@@ -2,14 +2,22 @@ package api
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/monitor/intake"
 )
+
+// configureTimeout bounds one change of the configuration: there may be many checks and declared sources.
+const configureTimeout = time.Minute
+
+// maxOrigin is the most bytes of the name of what a configuration comes from: the longest path of a file.
+const maxOrigin = 4096
 
 // action does what an operator asked for with what the path names.
 func (p *monitorPart) action(verb monitor.ActionType) handler {
@@ -100,26 +108,44 @@ func (p *monitorPart) putCheck(r *http.Request) (out apitype.ConfigurationChange
 	if v.Name != r.PathValue("check") {
 		return out, fmt.Errorf("%w: the path names check %.200q and the body %.200q", lease.ErrInvalid, r.PathValue("check"), v.Name)
 	}
-	return p.applyConfiguration(r, monitor.Configuration{Checks: []monitor.Check{checkOf(v.Check)}, Keep: true})
+	return p.applyConfiguration(r, monitor.Configuration{Checks: []monitor.Check{CheckOf(v.Check)}, Keep: true}, "API")
 }
 
-// configure puts all checks into force.
-func (p *monitorPart) configure(r *http.Request) (out apitype.ConfigurationChange, err error) {
+// configure puts all checks into force. It takes as long as the store needs for very many of them.
+func (p *monitorPart) configure(w http.ResponseWriter, r *http.Request) error {
+	extendWriteDeadline(w, 2*configureTimeout)
+	ctx, cancel := context.WithTimeout(r.Context(), configureTimeout)
+	defer cancel()
+	out, err := p.configureAll(r.WithContext(ctx))
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, out)
+}
+
+func (p *monitorPart) configureAll(r *http.Request) (out apitype.ConfigurationChange, err error) {
 	var c monitor.Configuration
+	var by string
 	checks := listOf("checks", &c.Checks, monitor.MaxChecks, func(_ int, in checkInput) (monitor.Check, error) { return in.check() })
 	if err := readObject(r, map[string]field{
 		"checks": checks, "event_names": checks, // as they were called before
-		"declared": declarationsOf(&c.Declared, maxDeclared), "keep": valueOf(&c.Keep),
+		"declared": declarationsOf(&c.Declared, maxDeclared), "keep": valueOf(&c.Keep), "origin": valueOf(&c.Origin), "by": valueOf(&by),
 	}); err != nil {
 		return out, err
 	}
-	return p.applyConfiguration(r, c)
+	if err := lease.ValidateText("origin", c.Origin, 0, maxOrigin); err != nil {
+		return out, err
+	}
+	return p.applyConfiguration(r, c, cmp.Or(by, "API"))
 }
 
-func (p *monitorPart) applyConfiguration(r *http.Request, c monitor.Configuration) (out apitype.ConfigurationChange, err error) {
-	who, err := requesterOf(r, "API")
+func (p *monitorPart) applyConfiguration(r *http.Request, c monitor.Configuration, by string) (out apitype.ConfigurationChange, err error) {
+	who, err := requesterOf(r, by)
 	if err != nil {
 		return out, err
+	}
+	if c.Origin != "" {
+		who = c.Origin + " by " + who
 	}
 	c.Origin = who
 	if err := c.Validate(); err != nil {
@@ -135,7 +161,7 @@ func (p *monitorPart) applyConfiguration(r *http.Request, c monitor.Configuratio
 	}
 	out = apitype.ConfigurationChange{
 		Added: append([]string{}, done.Added...), Changed: append([]string{}, done.Changed...),
-		Removed: append([]string{}, done.Removed...), Declared: done.Declared,
+		Removed: append([]string{}, done.Removed...), Declared: done.Declared, Generation: done.Generation,
 	}
 	subject := "checks"
 	if len(c.Checks) == 1 {

@@ -180,7 +180,7 @@ func TestConfigure(t *testing.T) {
 	a := g.do("PUT", "/v1/monitor/configuration", `{"checks":[
 		{"check":"same","interval_ms":1000},{"check":"new","schedule":"*/5 * * * *","grace_ms":60000,"labels":{"team":"ops"}}],
 		"declared":[{"check":"new","source":"n1"}]}`)
-	if a.want(200, ""); strings.TrimSpace(a.Body) != `{"added":["new"],"changed":[],"removed":["old"],"declared":1}` {
+	if a.want(200, ""); !strings.HasPrefix(a.Body, `{"added":["new"],"changed":[],"removed":["old"],"declared":1,"generation":`) {
 		t.Errorf("configured: %s", a.Body)
 	}
 	got := g.look()
@@ -208,8 +208,11 @@ func TestConfigure(t *testing.T) {
 	if diff := cmp.Diff(got.Checks, g.look().Checks); diff != "" {
 		t.Errorf("what was refused changed something:\n%s", diff)
 	}
-	if a = g.do("PUT", "/v1/monitor/configuration", `{"keep":true,"checks":[{"check":"third","interval_ms":500}]}`); !strings.Contains(a.Body, `"removed":[]`) {
+	if a = g.do("PUT", "/v1/monitor/configuration", `{"keep":true,"checks":[{"check":"third","interval_ms":500}],"origin":"third.yaml","by":"alice"}`); !strings.Contains(a.Body, `"removed":[]`) {
 		t.Errorf("kept: %s", a.Body)
+	}
+	if origin := g.look().Origin; origin != "third.yaml by alice (192.0.2.1)" {
+		t.Errorf("it is from %q", origin)
 	}
 }
 
@@ -252,7 +255,7 @@ func TestEventsComeBack(t *testing.T) {
 		Labels: map[string]string{"l": "v"}, Paused: true,
 		ControlLoop: monitor.ControlLoop{Name: "n", PolicyName: "p", PolicyScope: "s", PolicyVersion: "v", TargetType: "VM", Target: "t", Version: "1"},
 	}
-	if diff := cmp.Diff(e, checkOf(ViewCheck(e))); diff != "" {
+	if diff := cmp.Diff(e, CheckOf(ViewCheck(e))); diff != "" {
 		t.Errorf("shown and read (-was +is):\n%s", diff)
 	}
 }

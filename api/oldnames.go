@@ -76,7 +76,7 @@ type (
 
 func (in checkInput) check() (monitor.Check, error) {
 	in.Name = cmp.Or(in.Name, in.Old)
-	c := checkOf(in.Check)
+	c := CheckOf(in.Check)
 	return c, c.Validate()
 }
 

@@ -40,6 +40,22 @@ var operationsOfRemoval = map[string]operation{
 		errors:      usual + " 400 404",
 		other:       map[int]string{409: "An alarm of it is open: retire it first (alarm_open)"},
 	},
+	"DELETE /v1/monitor/sinks/{sink}": {
+		id: "removeSink", tag: "monitor",
+		summary:     "Remove a sink, which gets no more alarms",
+		description: "Alarms that wait in its queue stay there. An instance that delivers to it registers it again when it starts.",
+		params:      []param{by, note},
+		answers:     []reply{{204, "It is removed", nil, ""}},
+		errors:      usual + " 400 404",
+	},
+	"DELETE /v1/monitor/paths/{path}": {
+		id: "removePath", tag: "monitor",
+		summary:     "Forget an intake path that is no longer used",
+		description: "While a path is known and not proven to work, the sources whose last heartbeat came by it are not judged. Afterwards they are judged by the path that was proven last.",
+		params:      []param{by, note},
+		answers:     []reply{{204, "It is forgotten", nil, ""}},
+		errors:      usual + " 400 404",
+	},
 	"DELETE /v1/checks/{check}": {
 		id: "removeCheck", tag: "monitor",
 		summary:     "Remove a check",

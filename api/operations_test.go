@@ -35,6 +35,7 @@ var (
 	limit      = param{name: "limit", schema: `{"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}`, about: ""}
 	part       = param{name: "part", schema: `{"type": "string"}`, about: "Only events of this part, such as role"}
 	subject    = param{name: "subject", schema: `{"type": "string"}`, about: "Only events of this subject"}
+	note       = param{name: "note", schema: `{"type": "string", "maxLength": 200}`, about: "Why, for the history."}
 	by         = param{name: "by", schema: `{"type": "string", "maxLength": 100}`, about: "Who asks, for the history."}
 	waitForEnd = param{name: "wait", about: "How long to wait for its end, such as 30s; at most 1m. Default: not at all."}
 	cacheWait  = param{name: "wait", schema: `{"type": "string"}`, about: "How long to wait, such as 30s. For a value 10s, at most 5m; for members 10s, for a removal 5s, both at most 10s."}

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"net/http"
 	"slices"
@@ -21,7 +22,8 @@ func (s *Server) removalRoutes() []route {
 		guarded(s.checkQueues, removed("/v1/queues/{queue}", s.removeQueue)),
 		guarded(s.shards.check, removed("/v1/shards/{shard}", s.removeShard)),
 		guarded(s.monitor.checkTable, slices.Concat(
-			removed(checksPath+"/{check}", s.monitor.remove), removed("/v1/sources/{check}/{source}", s.monitor.remove))))
+			removed(checksPath+"/{check}", s.monitor.remove), removed("/v1/sources/{check}/{source}", s.monitor.remove),
+			removed("/v1/monitor/sinks/{sink}", s.monitor.removeSink), removed("/v1/monitor/paths/{path}", s.monitor.removePath))))
 }
 
 // removal is the handler of a removal, which may take as long as a wait: until the timeout of a lease's last holder has been
@@ -88,4 +90,32 @@ func (p *monitorPart) remove(ctx context.Context, r *http.Request, who string) e
 	}
 	defer p.snapshot.invalidate()
 	return p.table.ApplyAction(ctx, monitor.Action{Type: monitor.ActionRemove, Check: r.PathValue("check"), Source: r.PathValue("source"), Who: who})
+}
+
+// removeSink makes a sink unknown that no instance delivers to any more.
+func (p *monitorPart) removeSink(ctx context.Context, r *http.Request, who string) error {
+	return p.removeNamed(ctx, r, who, monitor.ActionRemoveSink, "sink", func(o monitor.Overview, name string) bool { return slices.Contains(o.Sinks, name) })
+}
+
+// removePath makes an intake path unknown that is no longer used.
+func (p *monitorPart) removePath(ctx context.Context, r *http.Request, who string) error {
+	return p.removeNamed(ctx, r, who, monitor.ActionRemovePath, "path", func(o monitor.Overview, name string) bool {
+		return slices.ContainsFunc(o.Paths, func(p monitor.PathView) bool { return p.Name == name })
+	})
+}
+
+func (p *monitorPart) removeNamed(ctx context.Context, r *http.Request, who string, verb monitor.ActionType, noun string, known func(monitor.Overview, string) bool) error {
+	name, note := r.PathValue(noun), r.URL.Query().Get("note")
+	if err := lease.ValidateText("note", note, 0, monitor.MaxName); err != nil {
+		return err
+	}
+	o, err := p.table.Overview(ctx)
+	if err != nil {
+		return err
+	}
+	if !known(o, name) {
+		return fmt.Errorf("%w: no such %s: %.200q", lease.ErrNotFound, noun, name)
+	}
+	defer p.snapshot.invalidate()
+	return p.table.ApplyAction(ctx, monitor.Action{Type: verb, Source: name, Who: who, Note: note})
 }

@@ -66,6 +66,9 @@ type MonitorConfiguration struct {
 	Checks   []Check       `json:"checks"`
 	Declared []Declaration `json:"declared,omitempty"`
 	Keep     bool          `json:"keep,omitempty"` // leave checks alone that are not listed
+	// Origin is where it came from, such as the name of a file, and By who applies it: both are shown.
+	Origin string `json:"origin,omitempty"`
+	By     string `json:"by,omitempty"`
 }
 
 // ConfigurationChange is what a configuration changed.
@@ -74,4 +77,6 @@ type ConfigurationChange struct {
 	Changed  []string `json:"changed"`
 	Removed  []string `json:"removed"`
 	Declared int      `json:"declared"` // sources that are new
+	// Generation grows with each change of what is configured.
+	Generation int64 `json:"generation"`
 }

@@ -113,3 +113,10 @@ func (c *Client) Resume(ctx context.Context, event, source, by, note string) err
 func (c *Client) Retire(ctx context.Context, event, source, by, note string) error {
 	return c.post(ctx, pathOf("sources", event, source, "retire"), apitype.MonitorAction{By: by, Note: note})
 }
+
+// Configure applies all checks, whole or not at all. It may take a minute for very many of them.
+func (c *Client) Configure(ctx context.Context, m apitype.MonitorConfiguration) (apitype.ConfigurationChange, error) {
+	ctx, cancel := withTimeout(ctx, time.Minute+callTimeout)
+	defer cancel()
+	return call[apitype.ConfigurationChange](ctx, c, http.MethodPut, "/v1/monitor/configuration", nil, m)
+}

@@ -36,6 +36,16 @@ func (c *Client) RemoveCheck(ctx context.Context, check, by string) error {
 	return c.remove(ctx, pathOf("checks", check), "by", by)
 }
 
+// RemoveSink removes a sink of the monitor, which gets no more alarms; note is why, for the history, here and below.
+func (c *Client) RemoveSink(ctx context.Context, sink, by, note string) error {
+	return c.remove(ctx, pathOf("monitor", "sinks", sink), "by", by, "note", note)
+}
+
+// RemovePath forgets an intake path of the monitor that is no longer used.
+func (c *Client) RemovePath(ctx context.Context, path, by, note string) error {
+	return c.remove(ctx, pathOf("monitor", "paths", path), "by", by, "note", note)
+}
+
 func (c *Client) remove(ctx context.Context, path string, query ...any) error {
 	ctx, cancel := withTimeout(ctx, removalTimeout)
 	defer cancel()

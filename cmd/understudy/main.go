@@ -7,9 +7,8 @@
 // shardact.go, shardshow.go). A command that reads or changes something calls the API, through api/client: that of the
 // server named by --server, else one that answers within this process, on the store (inprocess.go). The exceptions:
 //
-//   - These open the store themselves: the commands that run something on it, "role watch", "doctor", "store …", and of
-//     the monitor "sink drop", "path drop", "config apply" and "config show" (monitor.go). needStore (connect.go) refuses
-//     them if only a server is named.
+//   - These open the store themselves: the commands that run something on it, "doctor" and "store …". needStore (connect.go)
+//     refuses them if only a server is named.
 //   - "source beat" calls a server's API with --server, and else stores the heartbeat itself (sourcebeat.go).
 //   - "cache …" calls the API of a cache peer, named by --server or else this host's (cache.go); "cache serve" needs no store.
 //

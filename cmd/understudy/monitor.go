@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -26,38 +25,35 @@ func (a *app) monitorCommand() *cobra.Command {
   understudy source beat nightly-backup db-1
   understudy monitor status`,
 	}
-	c.AddCommand(a.monitorRunCommand(), a.monitorStatusCommand(), a.monitorConfigCommand(), a.checkCommand(),
-		a.dropCommand("sink", "SINK", monitor.ActionRemoveSink, "Sinks, which receive alarms",
-			"Remove a sink; it gets no more alarms",
-			`Remove a sink; it gets no more alarms. Those that wait in its queue stay there: see "queue keys
-alarms.SINK". An instance that delivers to it registers it again when it starts: remove it from the configuration first.`, "understudy monitor sink drop pager"),
-		a.dropCommand("path", "PATH", monitor.ActionRemovePath, "Intake paths, by which heartbeats arrive",
-			"Forget an intake path that is no longer used",
-			`Forget an intake path that is no longer used, such as a router that was removed. While a path is known
-and not proven to work, the sources whose last heartbeat came by it are not judged: they would all look silent. Afterwards
-they are judged by the path that was proven last.`, "understudy monitor path drop router.old"))
+	c.AddCommand(a.monitorRunCommand(), a.monitorStatusCommand(), a.monitorConfigCommand(), a.checkCommand(), a.sinkCommand(), a.pathCommand())
 	return c
 }
 
+func (a *app) sinkCommand() *cobra.Command {
+	return a.dropCommand("sink", "Sinks, which receive alarms", "Remove a sink; it gets no more alarms",
+		`Remove a sink; it gets no more alarms. Those that wait in its queue stay there: see "queue keys
+alarms.SINK". An instance that delivers to it registers it again when it starts: remove it from the configuration first.`,
+		"understudy monitor sink drop pager", (*client.Client).RemoveSink)
+}
+
+func (a *app) pathCommand() *cobra.Command {
+	return a.dropCommand("path", "Intake paths, by which heartbeats arrive", "Forget an intake path that is no longer used",
+		`Forget an intake path that is no longer used, such as a router that was removed. While a path is known
+and not proven to work, the sources whose last heartbeat came by it are not judged: they would all look silent. Afterwards
+they are judged by the path that was proven last.`,
+		"understudy monitor path drop router.old", (*client.Client).RemovePath)
+}
+
 // dropCommand is a noun whose only verb is to drop one.
-func (a *app) dropCommand(noun, arg string, verb monitor.ActionType, about, short, long, example string) *cobra.Command {
+func (a *app) dropCommand(noun, about, short, long, example string, remove func(c *client.Client, ctx context.Context, name, by, note string) error) *cobra.Command {
 	c := &cobra.Command{Use: noun, Short: about, Example: "  " + example}
 	var note string
+	arg := strings.ToUpper(noun)
 	drop := &cobra.Command{
 		Use: "drop " + arg, Short: short, Long: long + " Who asked is kept in the history.", Example: "  " + example, Args: exactly(arg),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.withMonitor(c.Context(), callTimeout, func(ctx context.Context, t monitor.Store) error {
-				o, err := t.Overview(ctx)
-				if err != nil {
-					return err
-				}
-				if !dropKnown(o, verb, args[0]) {
-					return absentf("no such %s: %q; see: understudy monitor status", noun, args[0])
-				}
-				if err := t.ApplyAction(ctx, monitor.Action{Type: verb, Source: args[0], Who: who(), Note: note}); err != nil {
-					return err
-				}
-				return a.printDone("drop", noun, args[0])
+			return a.removing(c.Context(), "drop", noun, args[0], func(ctx context.Context, c *client.Client) error {
+				return remove(c, ctx, args[0], who(), note)
 			})
 		},
 	}
@@ -66,33 +62,9 @@ func (a *app) dropCommand(noun, arg string, verb monitor.ActionType, about, shor
 	return c
 }
 
-// dropKnown reports whether there is something to drop.
-func dropKnown(o monitor.Overview, verb monitor.ActionType, name string) bool {
-	if verb == monitor.ActionRemoveSink {
-		return slices.Contains(o.Sinks, name)
-	}
-	return slices.ContainsFunc(o.Paths, func(p monitor.PathView) bool { return p.Name == name })
-}
-
 // printDone prints what was done to what.
 func (a *app) printDone(did, noun, name string) error {
 	return a.print(map[string]string{"action": did, noun: name}, "%s: %s", did, name)
-}
-
-// withMonitor opens the store and lets f use the monitor's part of it for so long.
-func (a *app) withMonitor(ctx context.Context, d time.Duration, f func(context.Context, monitor.Store) error) error {
-	st, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer st.Close()
-	t, err := a.Monitor(st)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, d)
-	defer cancel()
-	return withAdvice(f(ctx, t))
 }
 
 func (a *app) monitorStatusCommand() *cobra.Command {

@@ -12,11 +12,10 @@ import (
 
 	"github.com/understudy-ha/understudy/api"
 	"github.com/understudy-ha/understudy/api/apitype"
-	"github.com/understudy-ha/understudy/internal/server"
+	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/internal/settings"
 	"github.com/understudy-ha/understudy/internal/strictyaml"
 	"github.com/understudy-ha/understudy/internal/termtext"
-	"github.com/understudy-ha/understudy/monitor"
 )
 
 const documentForms = `FILE is YAML with checks and declared sources, or a server's file with a part "monitor", or the
@@ -130,14 +129,13 @@ Instances that fetch a configuration apply theirs again at their next poll.`,
 				return err
 			}
 			doc.Keep = doc.Keep || keep
-			doc.Origin = originHere(doc.Origin)
 			a.mayCreate = true
-			return a.withMonitor(c.Context(), server.ConfigureTimeout, func(ctx context.Context, t monitor.Store) error {
-				done, err := t.Configure(ctx, doc.Configuration)
+			return a.withAPI(c.Context(), func(ctx context.Context, c *client.Client) error {
+				done, err := c.Configure(ctx, configurationOf(doc))
 				if err != nil {
 					return err
 				}
-				return a.printConfigured(done)
+				return printAs(a, done, a.printConfigured)
 			})
 		},
 	}
@@ -145,21 +143,22 @@ Instances that fetch a configuration apply theirs again at their next poll.`,
 	return c
 }
 
-// originHere is the origin of a configuration that an operator applies.
-func originHere(path string) string {
-	if path == "-" {
-		path = "standard input"
+// configurationOf is a configuration that an operator applies, as the API takes it.
+func configurationOf(doc settings.Document) apitype.MonitorConfiguration {
+	out := apitype.MonitorConfiguration{Checks: []apitype.Check{}, Keep: doc.Keep, Origin: doc.Origin, By: who()}
+	if out.Origin == "-" {
+		out.Origin = "standard input"
 	}
-	return path + " by " + who()
+	for _, c := range doc.Checks {
+		out.Checks = append(out.Checks, api.ViewCheck(c))
+	}
+	for _, d := range doc.Declared {
+		out.Declared = append(out.Declared, apitype.Declaration(d))
+	}
+	return out
 }
 
-func (a *app) printConfigured(done monitor.ConfigurationChanges) error {
-	if a.json() {
-		return a.printJSON(map[string]any{
-			"added": append([]string{}, done.Added...), "changed": append([]string{}, done.Changed...),
-			"removed": append([]string{}, done.Removed...), "declared": done.Declared, "generation": done.Generation,
-		})
-	}
+func (a *app) printConfigured(done apitype.ConfigurationChange) error {
 	for _, what := range []struct {
 		did   string
 		names []string
@@ -186,31 +185,30 @@ is one line for each check, in the API's form.`,
 		Example: `  understudy monitor config show >checks.yaml
   understudy monitor config show -o json | jq -r .check`,
 		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return a.withMonitor(c.Context(), callTimeout, func(ctx context.Context, t monitor.Store) error {
-				s, err := t.Settings(ctx)
-				if err != nil {
-					return err
-				}
-				return a.printSettings(s)
-			})
-		},
+		RunE: a.apiRunE(func(ctx context.Context, c *client.Client, _ []string) error {
+			m, err := c.Monitor(ctx)
+			if err != nil {
+				return err
+			}
+			return a.printChecks(m.Checks)
+		}),
 	}
 }
 
-func (a *app) printSettings(s monitor.Settings) error {
+// printChecks prints checks as a file that can be applied.
+func (a *app) printChecks(checks []apitype.CheckCount) error {
 	var file settings.Monitored
-	for _, e := range s.Checks {
-		if e.Removed {
+	for _, c := range checks {
+		if c.Removed {
 			continue
 		}
 		if a.json() {
-			if err := a.printJSON(api.ViewCheck(e.Check)); err != nil {
+			if err := a.printJSON(c.Check); err != nil {
 				return err
 			}
 			continue
 		}
-		file.Checks = append(file.Checks, settings.CheckOf(e.Check))
+		file.Checks = append(file.Checks, settings.CheckOf(api.CheckOf(c.Check)))
 	}
 	if a.json() {
 		return nil

@@ -2,15 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os/user"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/understudy-ha/understudy/api"
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/elect"
@@ -91,54 +88,6 @@ func (a *app) printRoles(roles []apitype.Role) error {
 		}
 	}
 	return a.table("ROLE\tPRIMARY\tADDRESS\tTERM\tSINCE\tLEFT\tSTANDBYS", rows)
-}
-
-func (a *app) roleWatchCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "watch ROLE",
-		Short: "Print a line now and whenever the primary changes, until interrupted",
-		Example: `  understudy role watch billing
-  understudy role watch billing -o json | while read -r line; do reload-proxy "$line"; done`,
-		Args: exactly("ROLE"),
-		RunE: func(c *cobra.Command, args []string) error {
-			st, err := a.open(c.Context())
-			if err != nil {
-				return err
-			}
-			defer st.Close()
-			err = elect.Watch(c.Context(), elect.WatchConfig{Store: st, Role: args[0], Logger: a.Log}, func(holders []elect.Primary) error {
-				return a.printChange(args[0], holders)
-			})
-			if errors.Is(err, context.Canceled) {
-				return nil
-			}
-			return err
-		},
-	}
-}
-
-func (a *app) printChange(role string, holders []elect.Primary) error {
-	if a.json() {
-		line := struct {
-			Role      string            `json:"role"`
-			Primaries []apitype.Primary `json:"primaries"`
-		}{role, []apitype.Primary{}}
-		for _, p := range holders {
-			line.Primaries = append(line.Primaries, api.ViewPrimary(p))
-		}
-		return a.printJSON(line)
-	}
-	line := "vacant"
-	for i, p := range holders {
-		if i == 0 {
-			line = ""
-		} else {
-			line += ", "
-		}
-		line += fmt.Sprintf("%s %s term %d", p.Name, p.Address, p.Term)
-	}
-	_, err := fmt.Fprintf(a.stdout, "%s  %s  %s\n", time.Now().Format("15:04:05.000"), termtext.Text(role), termtext.Text(line))
-	return err
 }
 
 func (a *app) roleResignCommand() *cobra.Command {

@@ -95,7 +95,16 @@ func (f *sourceBeatFlags) beat(check, source string) (b monitor.Heartbeat, err e
 // beatStore puts a beat into the store, as an instance would.
 func (a *app) beatStore(ctx context.Context, b monitor.Heartbeat) error {
 	return a.retry(ctx, func(ctx context.Context) error {
-		return a.withMonitor(ctx, callTimeout, func(ctx context.Context, t monitor.Store) error { return storeBeat(ctx, t, b) })
+		st, err := a.open(ctx)
+		if err != nil {
+			return err
+		}
+		defer st.Close()
+		t, err := a.Monitor(st)
+		if err != nil {
+			return err
+		}
+		return withAdvice(storeBeat(ctx, t, b))
 	})
 }
 

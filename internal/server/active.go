@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// ConfigureTimeout bounds one change of the configuration: there may be many
-	// event names and declared sources.
-	ConfigureTimeout = time.Minute
+	// configureTimeout bounds one change of the configuration: there may be many
+	// checks and declared sources.
+	configureTimeout = time.Minute
 	// fetchTimeout bounds one look for a new one, with all places that are tried.
 	fetchTimeout = time.Minute
 	// retryMost is how soon a look is tried again that failed, at the latest.
@@ -173,7 +173,7 @@ func (s *servedMonitor) configure(ctx context.Context, c monitor.Configuration) 
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	call, cancel := context.WithTimeout(ctx, ConfigureTimeout)
+	call, cancel := context.WithTimeout(ctx, configureTimeout)
 	defer cancel()
 	done, err := s.table.Configure(call, c)
 	if err != nil {
