@@ -1,8 +1,8 @@
 package api
 
 import (
-	"encoding/xml"
 	"fmt"
+	"html"
 	"net/http"
 	"strings"
 	"unicode"
@@ -53,10 +53,14 @@ func drawBadge(s monitor.SourceRecord) []byte {
 // badgeWidth is about how wide a text is, with a margin.
 func badgeWidth(text string) int { return 7*utf8.RuneCountInString(text) + 12 }
 
+// escaped is a text as SVG shows it; what XML cannot say becomes a mark.
 func escaped(text string) string {
-	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(text)) // a builder takes everything
-	return b.String()
+	return html.EscapeString(strings.Map(func(c rune) rune {
+		if unicode.IsPrint(c) {
+			return c
+		}
+		return unicode.ReplacementChar
+	}, text))
 }
 
 // printable is what can be shown of bytes that anybody sent.
