@@ -22,6 +22,7 @@ type Network struct {
 	tb      testing.TB
 	holders []*exec.Cmd
 	done    []chan struct{}
+	losses  int // so far
 }
 
 // inside marks a test process that has a network namespace of its own.
@@ -124,12 +125,14 @@ func (n *Network) rule(what string, from, to int) {
 	n.ip(fmt.Sprintf("rule %s iif v%d to %s blackhole", what, from, n.Address(to)))
 }
 
-// lose loses what goes from one peer to another and has a port, as in "dport 80"; "" is everything. Only the number tells
-// rules apart when one is removed: without it, the first that resembles it goes.
-func (n *Network) lose(number, from, to int, port string) (heal func()) {
+// Lose loses what goes from one peer to another and has a port, as in "dport 80"; "" is everything.
+func (n *Network) Lose(from, to int, port string) (heal func()) {
 	if port != "" {
 		port = "ipproto tcp " + port
 	}
+	// Only the number tells rules apart when one is removed: without it, the first that resembles it goes.
+	n.losses++
+	number := 1000 + n.losses
 	n.ip(fmt.Sprintf("rule add pref %d iif v%d to %s %s blackhole", number, from, n.Address(to), port))
 	return func() { n.ip(fmt.Sprintf("rule del pref %d", number)) }
 }

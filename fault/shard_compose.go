@@ -18,7 +18,6 @@ import (
 type composition struct {
 	*ShardChaos
 	storeAt int
-	cuts    int
 	away    map[string]bool          // nodes whose agent could not close them at some time
 	hung    map[string]time.Duration // when nodes were stopped last
 	resumed map[string]time.Duration // … and continued
@@ -157,10 +156,7 @@ func (k *composition) cut(from, to int, service string) (heal func()) {
 		there, back = "dport "+port, "sport "+port
 	}
 	var heals []func()
-	lose := func(from, to int, port string) {
-		k.cuts++
-		heals = append(heals, k.Shard.Network.lose(1000+k.cuts, from, to, port))
-	}
+	lose := func(from, to int, port string) { heals = append(heals, k.Shard.Network.Lose(from, to, port)) }
 	ways := k.random.IntN(4) // both, in half of all cases
 	if ways != 0 {
 		lose(from, to, there)

@@ -16,9 +16,10 @@ import (
 func TestFaultShardComposed(t *testing.T) {
 	t.Parallel()
 	programs := fault.Build(t)
+	// A part has half an hour, also on a machine that takes four times as long as one that is idle.
 	parts, seeds := uint64(2), uint64(10)
 	if prove {
-		parts, seeds = 10, 100 // a part ends within the half hour that a test in a network has, on a busy machine too
+		parts, seeds = 10, 100
 	}
 	for part := range parts {
 		t.Run(fmt.Sprintf("part %d", part+1), func(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
@@ -26,6 +27,11 @@ import (
 // shardFaults are those beside the weak points.
 var shardFaults = []shardTest{
 	{name: "agent dies while its node is well", run: agentDies, still: true},
+	{name: "node comes back at once, by something else than its agent", run: comesBack, change: startedElsewhere(
+		"replicaof 127.0.0.1 0", "min-replicas-to-write 2147483647", "rdb-del-sync-files yes")},
+	{name: "node comes back at once, and open", run: comesBackOpen, long: true, change: func(c *fault.ShardConfig) {
+		c.Service, c.Agent, c.Timing = []string{}, []string{"--unfenced-start"}, leisurely
+	}},
 	{name: "hung and killed, with writes in its queues", run: hungWithQueues},
 	{name: "hung and not killed, with writes in its queues", run: hungNotKilled, change: func(c *fault.ShardConfig) { c.Agent = []string{"--kill-hung=false"} }},
 	{name: "chosen replica dies before its promotion", run: chosenDies(shard.Detaching)},
@@ -59,6 +65,57 @@ func agentDies(t *testing.T, s *fault.Shard, load *fault.ShardLoad) {
 	if s.Settled() != p {
 		t.Error("it was replaced when its agent came back")
 	}
+}
+
+// startedElsewhere has nodes started by something else than their agents, with these lines in their configuration files.
+func startedElsewhere(lines ...string) func(*fault.ShardConfig) {
+	return func(c *fault.ShardConfig) { c.Service = lines }
+}
+
+// comesBack kills nodes that are started again before anybody can be promoted: they accept nothing until their agents say so.
+func comesBack(t *testing.T, s *fault.Shard, load *fault.ShardLoad) {
+	for range 3 {
+		p := s.Settled()
+		p.KillNode()
+		killed := now()
+		s.Moved(p)
+		s.Settled()
+		if w := load.Writes(p, killed); len(w) > 0 {
+			t.Errorf("%d writes to the old primary after it was killed", len(w))
+		}
+	}
+}
+
+// comesBackOpen: a node whose configuration does not close it accepts writes until its agent has seen it, which is long before
+// the next interval.
+func comesBackOpen(t *testing.T, s *fault.Shard, load *fault.ShardLoad) {
+	killed := map[*fault.ShardNode]time.Duration{}
+	for range 2 {
+		p := s.Settled() // another one each time
+		p.KillNode()
+		killed[p] = now()
+		s.Moved(p)
+		s.Pass(s.Timing.Interval)
+		open := load.Writes(p, killed[p])
+		if len(open) == 0 {
+			continue
+		}
+		lasted := open[len(open)-1].Sent - open[0].Sent
+		t.Logf("%d writes in %v to the old primary after it came back", len(open), lasted)
+		if lasted > s.Timing.Interval/2 {
+			t.Errorf("it was open for %v", lasted)
+		}
+	}
+	e := load.Stop(s.Settled())
+	e.Writes = slices.DeleteFunc(e.Writes, func(w fault.ShardWrite) bool {
+		for n, at := range killed {
+			if n.Addr == w.Node && w.Sent >= at {
+				return true
+			}
+		}
+		return false
+	})
+	judgedEvidence(t, e)
 }
 
 // queued sends writes on 50 connections that were there before, and returns how many were accepted

@@ -41,6 +41,9 @@ type ShardConfig struct {
 	Unattended bool
 	// Agent are flags for every agent, and Server arguments for every redis-server.
 	Agent, Server []string
+	// Service, unless nil, is the configuration file of each redis-server, which something else than its agent starts then,
+	// and starts again at once whenever it ends.
+	Service []string
 	// Seed of the links' randomness.
 	Seed uint64
 }
@@ -148,7 +151,12 @@ func (n *ShardNode) Start() {
 	if n.cmd != nil && !n.Exited() {
 		return
 	}
-	argv := append(n.agentLine(), n.nodeLine()...)
+	argv := n.agentLine()
+	if s.Service == nil {
+		argv = slices.Concat(argv, []string{"--"}, n.nodeLine())
+	} else if n.cmd == nil {
+		n.serve()
+	}
 	if s.Network != nil {
 		argv = append(s.Network.Wrap(n.at), argv...)
 	}
@@ -156,6 +164,21 @@ func (n *ShardNode) Start() {
 	n.cmd.Dir, n.cmd.Env = s.dir, append(os.Environ(), s.mark())
 	n.done = make(chan struct{})
 	start(s.tb, n.cmd, n.log, n.done)
+}
+
+// serve has a node started by something else than its agent, and again whenever it ends, before 100 ms have passed.
+func (n *ShardNode) serve() {
+	s := n.shard
+	s.tb.Helper()
+	config := filepath.Join(s.dir, n.Name+".conf")
+	if err := os.WriteFile(config, []byte(strings.Join(s.Service, "\n")+"\n"), 0o600); err != nil {
+		s.tb.Fatal(err)
+	}
+	argv := n.nodeLine()
+	argv = slices.Concat([]string{"-c", `while :; do "$@"; sleep 0.03; done`, "sh", argv[0], config, "--dir", n.Dir}, argv[1:])
+	cmd := exec.Command("sh", argv...)
+	cmd.Dir, cmd.Env = s.dir, append(os.Environ(), s.mark())
+	start(s.tb, cmd, n.log, make(chan struct{}))
 }
 
 func (n *ShardNode) agentLine() []string {
@@ -177,7 +200,7 @@ func (n *ShardNode) nodeLine() []string {
 	if host == "localhost" {
 		host = "127.0.0.1"
 	}
-	argv := []string{"--", realserver.Find(n.shard.tb, "redis-server"), "--bind", host, "--port", port, "--save", "", "--appendonly", "yes",
+	argv := []string{realserver.Find(n.shard.tb, "redis-server"), "--bind", host, "--port", port, "--save", "", "--appendonly", "yes",
 		"--appendfsync", "everysec", "--repl-diskless-sync-delay", "0", "--protected-mode", "no"}
 	return append(argv, n.shard.Server...)
 }

@@ -5,21 +5,24 @@ package fault_test
 import (
 	"errors"
 	"fmt"
+	"net"
 	"testing"
 	"time"
 
 	"github.com/understudy-ha/understudy/fault"
 	"github.com/understudy-ha/understudy/internal/testkit/realserver"
+	"github.com/understudy-ha/understudy/lease"
 )
 
 // storeAt is where the store stands in the network of a shard of three.
 const storeAt = 4
 
-// shardCut is a fault of the network. still is that of a shardTest.
+// shardCut is a fault of the network. long is that of a shardTest.
 type shardCut struct {
-	name  string
-	run   func(t *testing.T, n *fault.Network, s *fault.Shard, load *fault.ShardLoad)
-	still bool
+	name   string
+	run    func(t *testing.T, n *fault.Network, s *fault.Shard, load *fault.ShardLoad)
+	timing lease.Timing
+	long   bool
 }
 
 // TestFaultShardNetwork cuts links between hosts. Clients reach every node all the time: what a node
@@ -31,18 +34,20 @@ func TestFaultShardNetwork(t *testing.T) {
 		"hosts": {
 			{name: "primary's host cut off from everybody", run: hostCutOff},
 			{name: "primary's host cut off, its agent dead", run: hostCutOffAlone},
+			{name: "primary's host cut off, a replica's silent already", run: hostCutOffDegraded, timing: leisurely, long: true},
 			{name: "orchestrator cut off from everybody", run: orchestratorCutOff},
 			{name: "primary without agent cut off together with a replica", run: strandedTogether},
 			{name: "primary and replica without agents cut off together", run: strandedWithoutAgents},
 		},
 		"links": {
-			{name: "primary cut off from the store", run: primaryFromStore, still: true},
-			{name: "primary cut off from its replicas", run: primaryFromReplicas, still: true},
-			{name: "a replica cut off from everybody", run: replicaCutOff, still: true},
+			{name: "primary cut off from the store", run: primaryFromStore, timing: unhurried},
+			{name: "primary cut off from its replicas", run: primaryFromReplicas, timing: unhurried},
+			{name: "a replica cut off from everybody", run: replicaCutOff, timing: unhurried},
 		},
 		"ways": {
 			{name: "primary sends, and hears nobody", run: primaryDeaf},
 			{name: "primary hears, and nobody hears it", run: primaryDumb},
+			{name: "primary refuses writes itself while its agent reaches the others", run: primaryRefuses},
 		},
 	} {
 		t.Run(group, func(t *testing.T) {
@@ -58,11 +63,8 @@ func TestFaultShardNetwork(t *testing.T) {
 }
 
 func (c shardCut) try(t *testing.T, programs fault.Programs, n *fault.Network) {
-	cfg := fault.ShardConfig{Programs: programs, Database: fault.RedisIn(t, n, storeAt), Network: n, Seed: 1}
-	if c.still {
-		cfg.Timing = unhurried
-	}
-	s := fault.NewShard(t, cfg)
+	skipLong(t, c.long)
+	s := fault.NewShard(t, fault.ShardConfig{Programs: programs, Database: fault.RedisIn(t, n, storeAt), Network: n, Seed: 1, Timing: c.timing})
 	load := &fault.ShardLoad{Shard: s}
 	load.Start()
 	realserver.Eventually(t, time.Minute, "the primary is armed", func() error {
@@ -113,6 +115,24 @@ func hostCutOffAlone(t *testing.T, n *fault.Network, s *fault.Shard, load *fault
 	for _, violation := range v.Violations {
 		t.Errorf("VIOLATION %s", violation)
 	}
+}
+
+// hostCutOffDegraded: who was silent already has been silent since then, and is not waited for again.
+func hostCutOffDegraded(t *testing.T, n *fault.Network, s *fault.Shard, _ *fault.ShardLoad) {
+	p, r := s.Primary(), s.Replicas()[0]
+	n.CutOff(r.At())
+	s.Pass(2 * s.Timing.Timeout)
+	n.CutOff(p.At())
+	from := now()
+	s.Moved(p)
+	took := now() - from
+	t.Logf("moved after %v", took)
+	if took > 7*s.Timing.Timeout/4 {
+		t.Errorf("moved after %v, with a timeout of %v", took, s.Timing.Timeout)
+	}
+	n.HealAll(p.At())
+	n.HealAll(r.At())
+	s.Settled()
 }
 
 // strand kills the primary's agent, and cuts its node and a replica off from the store and the other replica.
@@ -233,6 +253,29 @@ func oneWayCut(t *testing.T, s *fault.Shard, load *fault.ShardLoad, cut, heal fu
 	}
 	for _, o := range others {
 		heal(p.At(), o)
+	}
+	s.Settled()
+}
+
+// primaryRefuses: it is cut off from the store and from its replicas, and its agent still reaches theirs. No client can write,
+// so nobody has a use for promises that keep the shard as it is.
+func primaryRefuses(t *testing.T, n *fault.Network, s *fault.Shard, load *fault.ShardLoad) {
+	p := s.Primary()
+	_, port, _ := net.SplitHostPort(p.Addr)
+	heals := []func(){n.Lose(p.At(), storeAt, ""), n.Lose(storeAt, p.At(), "")}
+	for _, r := range s.Replicas() {
+		heals = append(heals, n.Lose(r.At(), p.At(), "dport "+port), n.Lose(p.At(), r.At(), "sport "+port))
+	}
+	from := now()
+	s.Moved(p)
+	moved := now()
+	t.Logf("moved after %v", moved-from)
+	s.Pass(s.Timing.Timeout)
+	if w := load.Writes(p, moved); len(w) > 0 {
+		t.Errorf("%d writes to the old primary after another took over", len(w))
+	}
+	for _, heal := range heals {
+		heal()
 	}
 	s.Settled()
 }

@@ -30,11 +30,15 @@ type shardTest struct {
 	redis, steps bool
 	// still: the primary must stay where it is, also when the machine stands still for some seconds.
 	still  bool
+	long   bool // only in make prove
 	change func(*fault.ShardConfig)
 }
 
 // unhurried agents do not give a primary up for what a busy machine does to them.
 var unhurried = lease.Timing{Interval: 400 * time.Millisecond, Timeout: 5 * time.Second}
+
+// leisurely agents are asked for what does not wait for their interval.
+var leisurely = lease.Timing{Interval: 4 * time.Second, Timeout: 16 * time.Second}
 
 // weakPoints are what automatic failover has been seen to get wrong.
 var weakPoints = []shardTest{
@@ -73,6 +77,7 @@ func TestFaultShard(t *testing.T) {
 func (s shardTest) try(t *testing.T, programs fault.Programs) {
 	t.Run(s.name, func(t *testing.T) {
 		t.Parallel()
+		skipLong(t, s.long)
 		cfg := fault.ShardConfig{Programs: programs, Seed: 1}
 		if s.redis {
 			cfg.Database = fault.Redis(t, s.steps)
@@ -93,6 +98,14 @@ func (s shardTest) try(t *testing.T, programs fault.Programs) {
 			judgedShard(t, sh, load)
 		}
 	})
+}
+
+// skipLong skips what is long unless that is wanted.
+func skipLong(t *testing.T, long bool) {
+	t.Helper()
+	if long && !prove {
+		t.Skip("only with UNDERSTUDY_PROVE=1")
+	}
 }
 
 func now() time.Duration { return lease.BootClock().Now() }

@@ -169,6 +169,10 @@ func judgeSilence(v View, s Observation, own Record, fenceDelay time.Duration, o
 	if wait := max(own.Timeout, v.Lease.Timing.Timeout) - o.silentFor; o.silentFor < s.TakeableFor && wait > 0 {
 		return Finding{Health: Doubtful, Why: why + "; it answered after that, and may again", RecheckAfter: wait}
 	}
+	// Its agent has reported since it fell silent: it stands beside a node that hangs, and kills it within T.
+	if wait := own.Timeout - o.silentFor; own.Live() && own.Age < o.silentFor && wait > 0 {
+		return Finding{Health: Doubtful, Why: why + "; its agent lives, and may end it", RecheckAfter: wait}
+	}
 	// The armed fence closes only so long after the last acknowledgement.
 	if wait := fenceDelay - o.silentFor; wait > 0 {
 		return Finding{Health: Doubtful, Why: why + "; its fence needs time to close", RecheckAfter: wait}

@@ -79,6 +79,8 @@ func (w *shardWorld) fault() {
 		faults = []func(){w.strand}
 	case "emptied":
 		faults = []func(){w.emptyStore}
+	case "hung unled":
+		faults = []func(){w.hangUnled}
 	case "dies twice":
 		faults = []func(){w.dieTwice}
 	case "rolled back among restarts":

@@ -170,6 +170,36 @@ func (w *shardWorld) emptyStore() {
 	pause(8 * t)
 }
 
+// hangUnled has the primary hang whose agent has just been started again, and has not got the lease yet. That agent can kill
+// it, and nobody is promoted before.
+func (w *shardWorld) hangUnled() {
+	d, t := w.dice, w.setup.Timing.Timeout
+	p := w.primary()
+	if p == nil || p.alive() == nil {
+		return
+	}
+	p.crash()
+	pause(d.between(t+time.Second, 2*t)) // what the agent before had reported has lapsed
+	p.start()
+	pause(d.between(t/4, t))
+	w.hang(p)
+	for end := time.Now().Add(4 * t); time.Now().Before(end); pause(10 * time.Millisecond) {
+		if q := w.primary(); q != nil && q != p && p.node.Hung() && q.node.Accepts() {
+			w.judge.breach("%s was promoted, and the agent of %s lets it hang", q.name, p.name)
+			break
+		}
+	}
+	p.goOn()
+	p.run()
+	pause(4 * t)
+}
+
+// hungUnled primaries hang before their new agents lead.
+func hungUnled(s *ShardSetup) {
+	calmSchedule(s, "hung unled")
+	s.KillHung = true
+}
+
 // dieTwice kills the primary and, as soon as another has taken its place, that one too, while one replica lags behind. All
 // come back with what they had.
 func (w *shardWorld) dieTwice() {

@@ -38,6 +38,7 @@ type fence struct {
 	closed       int64         // number of the latest request that the node has acknowledged
 	mayBeOpen    bool          // the node may accept writes, because this agent opened it
 	closeBy      time.Duration // when to close it however long trust lasts; 0: never
+	foundUntil   time.Duration // trust in a node that was found open and silent, without the lease; 0: there is none
 	moved        time.Duration // when the node was last asked to change its fence, or answered
 	opening      context.CancelFunc
 	acknowledged chan struct{} // closed and replaced when closed rises
@@ -57,6 +58,15 @@ func (f *fence) requestClose() {
 	}
 	f.mu.Unlock()
 	notify(f.wake)
+}
+
+// closeSilent has the fence of a node closed that was found open, and does not answer. It hangs if it still does not at the
+// given time.
+func (f *fence) closeSilent(until time.Duration) {
+	f.mu.Lock()
+	f.mayBeOpen, f.foundUntil = true, until
+	f.mu.Unlock()
+	f.requestClose()
 }
 
 // closeAndWait closes the fence, and returns when the node has acknowledged it or ctx ends.
@@ -195,6 +205,7 @@ func (f *fence) run(ctx context.Context) {
 func (f *fence) tryClose(ctx context.Context, until time.Duration) {
 	f.mu.Lock()
 	mine, open := f.requested, f.mayBeOpen
+	until = max(until, f.foundUntil)
 	f.mu.Unlock()
 	each, left := f.each, until-f.clock.Now()
 	if open && left > 0 {
@@ -216,7 +227,7 @@ func (f *fence) tryClose(ctx context.Context, until time.Duration) {
 	if err == nil {
 		f.closed = max(f.closed, mine)
 		if f.closed == f.requested && f.opening == nil {
-			f.mayBeOpen, f.closeBy = false, 0
+			f.mayBeOpen, f.closeBy, f.foundUntil = false, 0, 0
 		}
 		close(f.acknowledged)
 		f.acknowledged = make(chan struct{})
@@ -242,7 +253,7 @@ func (f *fence) tryClose(ctx context.Context, until time.Duration) {
 // nodeEnded: the node's process has ended, so that it accepts nothing.
 func (f *fence) nodeEnded() {
 	f.mu.Lock()
-	f.mayBeOpen = false
+	f.mayBeOpen, f.foundUntil = false, 0
 	f.requested = f.closed
 	close(f.acknowledged)
 	f.acknowledged = make(chan struct{})

@@ -219,16 +219,43 @@ func (r *reconciler) declareDeath(now time.Duration) {
 // the agent before it nor a record of its own can keep others from replacing the node any more.
 func (r *reconciler) closeWithoutLease(now time.Duration) {
 	p := r.probe
-	if r.lease.held != nil || r.fence.isOpen() || r.fence.isClosing() || !p.answered || p.state.Role != shard.Primary || p.state.Fence == shard.Closed {
+	if r.fence.isOpen() || r.fence.isClosing() || p.condition == shard.Down || p.state.Role != shard.Primary || p.state.Fence == shard.Closed {
+		return
+	}
+	if !p.answered {
+		r.closeSilent(now)
 		return
 	}
 	t := r.cfg.Timing
+	if r.lease.held != nil {
+		return
+	}
 	if due := max(r.startedAt, r.report.lastOK) + t.Timeout - t.Interval; now < due {
 		r.wakeBy(due)
 		return
 	}
 	r.log.Warn("store does not answer, and the node is open without a lease; closing its fence")
 	r.fence.requestClose()
+}
+
+// closeSilent closes a primary that stopped to answer before this agent had opened it, or has it killed: what it has received
+// would be accepted when it goes on. Others wait for T of its silence while this agent reports, and until the lease of the
+// agent before has lapsed.
+func (r *reconciler) closeSilent(now time.Duration) {
+	if !r.view.isPrimary() {
+		return
+	}
+	until := r.probe.answeredAt + r.cfg.Timing.Timeout
+	if left := r.view.Lease.Remaining; left > 0 {
+		until = max(until, r.view.at+left)
+	}
+	until -= r.cfg.exchange()
+	if due := until - r.cfg.margin(); now < due {
+		r.wakeBy(due)
+		return
+	}
+	r.log.Warn("node does not answer, and is open without a lease; closing its fence")
+	r.fence.closeSilent(until)
 }
 
 // trustHasEnded: trust in the session has ended, and the fence closes.

@@ -88,3 +88,33 @@ func TestReasonOfSilence(t *testing.T) {
 		})
 	})
 }
+
+// A primary hangs when its agent has just been started again, and has not got the lease yet: it is killed before
+// another is promoted.
+func TestHangsBeforeItsNewAgentLeads(t *testing.T) {
+	for _, c := range []struct{ away, after time.Duration }{
+		{100 * time.Millisecond, 4 * time.Second}, {100 * time.Millisecond, 4800 * time.Millisecond}, // still reported by the one before
+		{11 * time.Second, 200 * time.Millisecond}, {11 * time.Second, 600 * time.Millisecond}, {11 * time.Second, 2 * time.Second}, {11 * time.Second, 4 * time.Second},
+	} {
+		t.Run(fmt.Sprintf("away for %v, hung after %v", c.away, c.after), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newCluster(t, 3, nil).up()
+				a := s.hosts[0]
+				time.Sleep(10 * time.Second)
+				a.crash()
+				time.Sleep(c.away)
+				a.start()
+				time.Sleep(c.after)
+				a.node.Hang()
+				b, took := s.next(a, 4*timeout)
+				t.Log("took", took)
+				if a.node.Running() {
+					t.Error("it hangs, and was not killed")
+				}
+				a.node.Start(false)
+				s.settled(b)
+				s.oneWriter(b)
+			})
+		})
+	}
+}
