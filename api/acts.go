@@ -11,12 +11,12 @@ import (
 // acts records in the history what operators change and no store records by itself.
 type acts struct{ log history.Log } // nil log: a cache without a store has no history
 
-// record adds an act that has been carried out, with the caller.
-func (a acts) record(r *http.Request, part, subject, did string) error {
+// record adds an act that has been carried out, with the caller; by is what that says about itself, if anything.
+func (a acts) record(r *http.Request, part, subject, did, by string) error {
 	if a.log == nil {
 		return nil
 	}
-	who, err := requesterOf(r, "")
+	who, err := requesterOf(r, by)
 	if err == nil {
 		err = a.log.Append(r.Context(), history.Event{Part: part, Subject: subject, Reason: lease.TruncateReason(did + " by " + who)})
 	}

@@ -89,7 +89,7 @@ func (c *cachePart) remove(w http.ResponseWriter, r *http.Request, scope protoco
 	if scope == protocol.PrefixKey && name == "" {
 		what = "every key"
 	}
-	if err := c.acts.record(r, "cache", what, "removed"); err != nil {
+	if err := c.acts.record(r, "cache", what, "removed", ""); err != nil {
 		return err
 	}
 	status := http.StatusOK

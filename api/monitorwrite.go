@@ -87,7 +87,7 @@ func (p *monitorPart) declareSources(r *http.Request) (out apitype.Declared, err
 		}
 	}
 	subject := sources[0].Check + "/" + sources[0].Source
-	return out, p.acts.record(r, "monitor", subject, fmt.Sprintf("%d declared, %d of them new,", out.Declared, out.New))
+	return out, p.acts.record(r, "monitor", subject, fmt.Sprintf("%d declared, %d of them new,", out.Declared, out.New), "")
 }
 
 func declarationsOf(into *[]monitor.Declaration, most int) field {
@@ -108,7 +108,7 @@ func (p *monitorPart) putCheck(r *http.Request) (out apitype.ConfigurationChange
 	if v.Name != r.PathValue("check") {
 		return out, fmt.Errorf("%w: the path names check %.200q and the body %.200q", lease.ErrInvalid, r.PathValue("check"), v.Name)
 	}
-	return p.applyConfiguration(r, monitor.Configuration{Checks: []monitor.Check{CheckOf(v.Check)}, Keep: true}, "API")
+	return p.applyConfiguration(r, monitor.Configuration{Checks: []monitor.Check{CheckOf(v.Check)}, Keep: true}, "")
 }
 
 // configure puts all checks into force. It takes as long as the store needs for very many of them.
@@ -136,11 +136,11 @@ func (p *monitorPart) configureAll(r *http.Request) (out apitype.ConfigurationCh
 	if err := lease.ValidateText("origin", c.Origin, 0, maxOrigin); err != nil {
 		return out, err
 	}
-	return p.applyConfiguration(r, c, cmp.Or(by, "API"))
+	return p.applyConfiguration(r, c, by)
 }
 
 func (p *monitorPart) applyConfiguration(r *http.Request, c monitor.Configuration, by string) (out apitype.ConfigurationChange, err error) {
-	who, err := requesterOf(r, by)
+	who, err := requesterOf(r, cmp.Or(by, "API"))
 	if err != nil {
 		return out, err
 	}
@@ -167,7 +167,7 @@ func (p *monitorPart) applyConfiguration(r *http.Request, c monitor.Configuratio
 	if len(c.Checks) == 1 {
 		subject = c.Checks[0].Name
 	}
-	return out, p.acts.record(r, "monitor", subject, fmt.Sprintf("configured (%d added, %d changed, %d removed)", len(out.Added), len(out.Changed), len(out.Removed)))
+	return out, p.acts.record(r, "monitor", subject, fmt.Sprintf("configured (%d added, %d changed, %d removed)", len(out.Added), len(out.Changed), len(out.Removed)), by)
 }
 
 // letters lists the dead letters of this instance, the newest first.
