@@ -248,7 +248,7 @@ func (t planner) detachAt(p Plan) (addresses []string) {
 func (t planner) promoting(p Plan) Action {
 	to, _ := t.v.Node(p.To)
 	done, ok := to.ResultOf(p.Epoch, OrderPromote)
-	why := ""
+	why, limit := "", 2*t.p.Patience+t.p.HookTimeout
 	switch {
 	// It holds the lease again, so that the chosen one cannot get it.
 	case t.oldPrimaryReturned(p):
@@ -260,10 +260,10 @@ func (t planner) promoting(p Plan) Action {
 	case to.Live() && to.Condition == Down:
 		why = to.Label() + " died before it became the primary"
 	// Longer than an order: it must promote, get the lease and write the row.
-	case t.s.PhaseFor >= 2*t.p.Patience:
+	case t.s.PhaseFor >= limit:
 		why = to.Label() + " did not become the primary in time"
 	default:
-		return Action{Wait: 2*t.p.Patience - t.s.PhaseFor}
+		return Action{Wait: limit - t.s.PhaseFor}
 	}
 	return t.replacePlan(why, p.To)
 }

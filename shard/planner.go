@@ -19,6 +19,8 @@ type Policy struct {
 	FenceDelay time.Duration
 	// Patience with a node that does not carry out a command. Default 2 s.
 	Patience time.Duration
+	// HookTimeout is how much longer a promotion may take, because a hook comes before it. Default 0.
+	HookTimeout time.Duration
 	// FollowWait is how long a plan waits for its replicas to follow. Default 1 min;
 	// those that need longer continue by themselves.
 	FollowWait time.Duration
@@ -108,7 +110,7 @@ func (t planner) next() Action {
 // hasLiveOrchestrator reports whether the plan's orchestrator lives, and has not had more time than any
 // phase may take.
 func (t planner) hasLiveOrchestrator(p Plan) bool {
-	limit := 4*t.p.Patience + p.Timeout
+	limit := 4*t.p.Patience + t.p.HookTimeout + p.Timeout
 	if p.Phase == Following {
 		limit += t.p.FollowWait
 	}

@@ -29,7 +29,7 @@ func (r *reconciler) startCommand() {
 		return
 	}
 	r.obeyedEpoch, r.obeyedAt = max(r.obeyedEpoch, c.Epoch), now
-	within := max(2*r.cfg.Policy.Patience, r.cfg.Timing.Timeout)
+	within := max(2*r.cfg.Policy.Patience, r.cfg.Timing.Timeout) + r.cfg.Policy.HookTimeout
 	f := r.taskFor(c)
 	r.startTask(fmt.Sprintf("%s (epoch %d)", c.Order, c.Epoch), &c, within, func(ctx context.Context) error {
 		// On disk first: after a restart no command of an earlier epoch may be carried out.

@@ -85,9 +85,10 @@ type Config struct {
 	// negative: for ever.
 	ForgetAfter time.Duration
 
-	// Hooks are told of changes of role. Optional.
+	// Hooks are called before a promotion, which does not happen if they fail, and after changes of role. Optional.
 	Hooks shard.Hooks
-	// HookTimeout bounds each call of a hook. Default 5 s.
+	// HookTimeout bounds each call of a hook, and a promotion may take so much longer: let all agents of a shard have the same.
+	// Default 5 s.
 	HookTimeout time.Duration
 	// Promisers reaches other agents while the store is down. Optional.
 	Promisers shard.Promisers
@@ -166,6 +167,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.HookTimeout == 0 {
 		c.HookTimeout = DefaultHookTimeout
+	}
+	if c.Hooks != nil {
+		c.Policy.HookTimeout = c.HookTimeout
 	}
 	if c.Local == nil {
 		c.Local = localAddress

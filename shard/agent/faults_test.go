@@ -2,7 +2,7 @@ package agent_test
 
 import (
 	"context"
-
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -167,11 +167,17 @@ func TestStoreDownWithoutPromises(t *testing.T) {
 						}
 					}
 				}
+				if got := a.agent.Status().Trouble; !strings.Contains(got, "promise") {
+					t.Errorf("why it is closed: %q", got)
+				}
 				for _, h := range c.hosts {
 					h.line.Set(shardtest.Well)
 				}
 				c.until("the primary opens again", 3*timeout, func() bool { return c.writes(a) })
 				c.steady(a, 10*time.Second)
+				if got := a.agent.Status().Trouble; strings.Contains(got, "promise") {
+					t.Errorf("after that: %q", got)
+				}
 			})
 		})
 	}

@@ -254,7 +254,7 @@ func (f *fence) tryClose(ctx context.Context, until time.Duration) {
 func (f *fence) nodeEnded() {
 	f.mu.Lock()
 	f.mayBeOpen, f.foundUntil = false, 0
-	f.requested = f.closed
+	f.closed = f.requested // who waits for it has it
 	close(f.acknowledged)
 	f.acknowledged = make(chan struct{})
 	f.mu.Unlock()

@@ -8,6 +8,54 @@ import (
 	"time"
 )
 
+// A node whose process has ended is closed for who waits for that, and what is to be closed later is closed.
+func TestFenceOfANodeThatEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := bubbleClock{time.Now()}
+		trusted := newTrust(clock)
+		trusted.promised = clock.Now() + time.Hour
+		asked, dead := 0, true
+		g := &fence{clock: clock, trust: trusted, each: time.Second, margin: time.Second, log: slog.New(slog.DiscardHandler), onHung: func() {}, onTrustEnd: func() {},
+			wake: make(chan struct{}, 1), acknowledged: make(chan struct{}), mayBeOpen: true}
+		g.engine = unclosable{fail: func() error {
+			if asked++; dead {
+				time.Sleep(g.each / 2)
+				return context.DeadlineExceeded
+			}
+			return nil
+		}}
+		go g.run(t.Context())
+		waited := make(chan error, 1)
+		go func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			waited <- g.closeAndWait(ctx)
+		}()
+		time.Sleep(10 * time.Second)
+		g.nodeEnded()
+		synctest.Wait()
+		select {
+		case err := <-waited:
+			if err != nil {
+				t.Error(err)
+			}
+		default:
+			t.Error("it still waits for a node that has ended")
+		}
+		time.Sleep(time.Second) // the last attempt ends
+		dead = false
+		if err := g.adoptOpen(); err != nil {
+			t.Fatal(err)
+		}
+		before := asked
+		g.requestClose()
+		time.Sleep(time.Second)
+		if asked == before || g.isOpen() {
+			t.Errorf("closing was requested: asked %d times, open: %t", asked-before, g.isOpen())
+		}
+	})
+}
+
 // A node that does not answer hangs when trust ends. An agent that stood still until after that gives
 // it some time: the machine may have stood still with it.
 func TestFenceHung(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/lease/leasetest"
 	"github.com/understudy-ha/understudy/shard"
 	"github.com/understudy-ha/understudy/shard/agent"
 	"github.com/understudy-ha/understudy/shard/shardtest"
@@ -253,10 +254,14 @@ func TestPauseExpires(t *testing.T) {
 type hooks struct {
 	mu    sync.Mutex
 	fail  map[string]bool
+	takes time.Duration
 	calls []string
 }
 
-func (h *hooks) Before(_ context.Context, call shard.HookCall) error {
+func (h *hooks) Before(ctx context.Context, call shard.HookCall) error {
+	if !lease.Sleep(ctx, &leasetest.BubbleClock{}, h.takes) {
+		return context.Cause(ctx)
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.calls = append(h.calls, fmt.Sprintf("before %s %s %s", call.Event, call.Role, call.Node))
@@ -317,6 +322,23 @@ func TestHooks(t *testing.T) {
 				t.Errorf("no call %q in\n%s", want, all)
 			}
 		}
+	})
+}
+
+// A hook may take as long as it was given: the promotion waits for it.
+func TestSlowHook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &hooks{takes: 4800 * time.Millisecond}
+		c := newCluster(t, 3, func(cfg *agent.Config) { cfg.Hooks = h }).up()
+		desk := shard.Admin{Registry: c.store.Registry(), By: "test"}
+		id, err := desk.Ask(t.Context(), "s", shard.Request{Kind: shard.Switchover, Timeout: 30 * time.Second}, c.hosts[1].id())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if failed := c.outcome(id); failed != "" {
+			t.Error(failed)
+		}
+		c.settled(c.hosts[1])
 	})
 }
 

@@ -81,6 +81,9 @@ func (p *promises) grant(q shard.Promise, mac string) (answer string, err error)
 // when trust in the session has fallen to half its time.
 func (p *promises) step(now time.Duration) {
 	t := p.cfg.Timing
+	if !p.view.isPrimary() {
+		p.report.unpromised = ""
+	}
 	if !p.fence.isOpen() || p.view.at == 0 || !p.view.isPrimary() || p.probe.condition == shard.Down {
 		return
 	}
@@ -89,6 +92,7 @@ func (p *promises) step(now time.Duration) {
 		left = p.lease.held.session.Remaining()
 	}
 	if half := (t.Timeout - t.Interval) / 2; left > half {
+		p.report.unpromised = "" // the store answers: none are needed
 		p.wakeBy(now + left - half)
 		return
 	}
@@ -108,13 +112,14 @@ func (p *promises) step(now time.Duration) {
 		err := p.requestAll(ctx, members, row, lasts)
 		return func() {
 			if err != nil {
-				p.report.trouble = err.Error()
+				p.report.unpromised = "not all others promise: " + err.Error()
 				if p.limiter.shouldLog("no promise", p.now()) {
 					p.log.Warn("session is not renewed, and not all others promise to leave the primary as it is", "err", err)
 				}
 				return
 			}
 			p.limiter.end()
+			p.report.unpromised = ""
 			p.stats.Promised++
 			p.trust.update(func(t *trust) { t.promised = max(t.promised, sent+lasts-p.cfg.Timing.Interval) })
 		}

@@ -73,6 +73,9 @@ func (r *reconciler) step(now time.Duration) {
 		return // the command decides
 	}
 	r.carryOut(d, now)
+	if r.task == nil && now >= r.retryAt {
+		r.report.taskFailed = "" // there is nothing left to do that could fail
+	}
 }
 
 // carryOut does what the decision says, as no command says otherwise.

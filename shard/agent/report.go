@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"reflect"
@@ -34,8 +35,9 @@ type reporter struct {
 	due    bool // a report is
 	urgent bool // … and others wait for what it says
 	reread bool // the view is to be read
-	// trouble is what the operator should know about this node.
-	trouble string
+	// What the operator should know about this node: what this turn found, why the latest task of the agent's own failed, and
+	// why the promises of the others are missing. Each is cleared by who sets it.
+	trouble, taskFailed, unpromised string
 
 	registered  bool          // the store has accepted a record of this run
 	refusal     string        // why it does not take the record
@@ -52,6 +54,9 @@ type reporter struct {
 	retry     backoff.Backoff // soon again, so that a store that comes and goes hears of the node in between
 	waiters   []reportWaiter
 }
+
+// troubles is what the operator should know first.
+func (r *reporter) troubles() string { return cmp.Or(r.trouble, r.taskFailed, r.unpromised) }
 
 // reportWaiter waits for a report that is sent after it came.
 type reportWaiter struct {

@@ -80,7 +80,7 @@ func (a *Agent) Shards() []shard.View {
 
 // publish shows others what the loop knows.
 func (a *Agent) publish(time.Duration) {
-	trouble := cmp.Or(a.probe.accessProblem, a.report.refusal, a.probe.unanswered, a.report.trouble, a.probe.warning)
+	trouble := cmp.Or(a.probe.accessProblem, a.report.refusal, a.probe.unanswered, a.report.troubles(), a.probe.warning)
 	a.board.put(shard.Status{
 		View: a.view.View, Finding: a.orchestrate.action.Finding, Blocked: a.orchestrate.action.Blocked,
 		State: a.probe.state, Condition: a.probe.condition, Assignment: a.reconcile.decision.Assignment,

@@ -69,12 +69,10 @@ func (r *reconciler) finishTask(c *shard.Command, err error, took time.Duration)
 	}
 	if err == nil {
 		r.retry.Reset()
-		r.retryAt = 0
+		r.retryAt, r.report.taskFailed = 0, ""
 		return
 	}
-	if r.report.trouble == "" {
-		r.report.trouble = err.Error()
-	}
+	r.report.taskFailed = err.Error()
 	r.retryAt = r.now() + r.retry.Next()
 }
 
