@@ -45,8 +45,9 @@
 //	sending.go     which started messages go to the target, and which are polled.
 //	               handleAnswer delays a retry while the target may still execute
 //	               the first attempt
-//	pace.go        when the target is asked about what it has, and what is said of a message
-//	               that it does not decide
+//	pace.go        when the target is asked about what it has
+//	refusals.go    for how long, and how often, the target has refused or lost a message
+//	limiter.go     the submissions per second
 //	keys.go        how many keys to claim, and which to give back
 //	dispatcher.go  the runner: one goroutine that owns the machine
 //	sender.go      the goroutines that call the target. submit sends a message of

@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"maps"
 	"math"
 	"slices"
 	"time"
@@ -133,39 +132,6 @@ func (d *dueTimes) drop(now time.Duration) {
 	*d = slices.Delete(*d, 0, i)
 }
 
-// refusals are messages whose address refused them for good the last time, by key. What another instance is answered
-// meanwhile is not known here: a message is refused a little longer then.
-type refusals map[string]refusal
-
-type refusal struct {
-	seq         int64
-	since, last time.Duration
-}
-
-// maxRefusals bounds what is remembered; what is beyond is tried as often as any other message.
-const maxRefusals = 10000
-
-// note returns for how long the message has been refused without another answer in between.
-func (r refusals) note(now time.Duration, a Assignment, refused bool) time.Duration {
-	if !refused {
-		delete(r, a.Key)
-		return 0
-	}
-	at, known := r[a.Key]
-	if !known && len(r) >= maxRefusals {
-		maps.DeleteFunc(r, func(_ string, at refusal) bool { return now > at.last+2*refusedLimit })
-	}
-	switch {
-	case !known && len(r) >= maxRefusals:
-		return 0
-	case at.seq != a.Seq || now > at.last+2*refusedLimit: // another message, or it was elsewhere for long
-		at = refusal{seq: a.Seq, since: now}
-	}
-	at.last = now
-	r[a.Key] = at
-	return now - at.since
-}
-
 // handleRelease applies the store's answer to a release.
 func (m *machine) handleRelease(now time.Duration, req releaseRequest, err error) {
 	if m.requestEnded(now, err) {
@@ -236,44 +202,4 @@ func (m *machine) handleList(now time.Duration, q claim.Query, rows []claim.Row,
 		m.addSlot(s)
 		m.readySlots = append(m.readySlots, s)
 	}
-}
-
-// limiter bounds the submissions per second; a rate of 0 does not.
-type limiter struct {
-	rate   float64
-	tokens float64
-	at     time.Duration
-	ran    bool
-}
-
-// allow returns how many may start now, at most n.
-func (l *limiter) allow(now time.Duration, n int) int {
-	if l.rate == 0 {
-		return n
-	}
-	l.refill(now)
-	return min(n, int(l.tokens))
-}
-
-func (l *limiter) refill(now time.Duration) {
-	if !l.ran {
-		l.ran, l.at, l.tokens = true, now, 1
-	}
-	burst := max(1, l.rate/10)
-	l.tokens = min(burst, l.tokens+(now-l.at).Seconds()*l.rate)
-	l.at = now
-}
-
-func (l *limiter) spend(n int) { l.tokens -= float64(n) }
-
-// next is when one more may start.
-func (l *limiter) next(now time.Duration) time.Duration {
-	if l.rate == 0 {
-		return now
-	}
-	l.refill(now)
-	if l.tokens >= 1 {
-		return now
-	}
-	return now + time.Duration((1-l.tokens)/l.rate*float64(time.Second)) + time.Millisecond
 }

@@ -1,9 +1,6 @@
 package dispatch
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // pace is when the target is asked about the messages that it has. A message that is decided early must not wait for a
 // question, and one that is never decided must not be asked about each second for ever.
@@ -48,34 +45,3 @@ func (p *pace) learn(decided bool) {
 func (p *pace) next() time.Duration { return p.spent - p.scale/2 }
 
 func (p *pace) spend(now time.Duration) { p.spent = max(p.spent, now) + p.scale/2 }
-
-// losses count how often the target had taken the head of a key and then did not know it.
-type losses map[string]loss
-
-type loss struct {
-	seq int64
-	n   int
-}
-
-func (l losses) count(a Assignment) int {
-	at := l[a.Key]
-	if at.seq != a.Seq {
-		at = loss{seq: a.Seq}
-	}
-	at.n++
-	if len(l) < maxRefusals || l[a.Key].n > 0 {
-		l[a.Key] = at
-	}
-	return at.n
-}
-
-// stuckResult is the result of a message that the target took and does not decide.
-func stuckResult(r Result, answer Answer, state State, had time.Duration) Result {
-	status := string(answer.Outcome)
-	if answer.Outcome == Uncertain { // the target could not be asked: what is known stays
-		r.State, status = state, answer.Detail
-	}
-	r.After = Stuck
-	r.Detail = CutDetail(fmt.Sprintf("the target took it %v ago and has not decided%s%s", had.Round(time.Second), afterQuery, status))
-	return r
-}

@@ -257,3 +257,14 @@ func (r Rule) classifyNotFound(a Assignment, out *Result, jitter float64) {
 func (r Rule) blockUnresolved(out *Result) {
 	out.State, out.After = Unknown, Block
 }
+
+// stuckResult is the result of a message that the target took and does not decide.
+func stuckResult(r Result, answer Answer, state State, had time.Duration) Result {
+	status := string(answer.Outcome)
+	if answer.Outcome == Uncertain { // the target could not be asked: what is known stays
+		r.State, status = state, answer.Detail
+	}
+	r.After = Stuck
+	r.Detail = CutDetail(fmt.Sprintf("the target took it %v ago and has not decided%s%s", had.Round(time.Second), afterQuery, status))
+	return r
+}

@@ -139,7 +139,7 @@ func (m *machine) handlePollAnswers(now time.Duration, group []*slot, answers []
 		}
 		answer := answers[i]
 		if answer.Outcome == NotFound {
-			s.assignment.Lost = m.losses.count(s.assignment)
+			s.assignment.Lost = m.losses.count(now, s.assignment)
 		}
 		r := m.rule.Classify(s.assignment, answer, m.cfg.Jitter())
 		m.learnPace(s, answer.Outcome)

@@ -1,0 +1,68 @@
+package dispatch
+
+import (
+	"maps"
+	"time"
+)
+
+// maxRemembered bounds what is remembered of messages that were refused or lost, by key; what is beyond is tried as often as any
+// other message.
+const maxRemembered = 10000
+
+// rememberedFor is how long it is remembered after it was last so: by then another instance may have had the message.
+const rememberedFor = 2 * refusedLimit
+
+// refusals are messages whose address refused them for good the last time, by key. What another instance is answered
+// meanwhile is not known here: a message is refused a little longer then.
+type refusals map[string]refusal
+
+type refusal struct {
+	seq         int64
+	since, last time.Duration
+}
+
+// note returns for how long the message has been refused without another answer in between.
+func (r refusals) note(now time.Duration, a Assignment, refused bool) time.Duration {
+	if !refused {
+		delete(r, a.Key)
+		return 0
+	}
+	at, known := r[a.Key]
+	if !known && len(r) >= maxRemembered {
+		maps.DeleteFunc(r, func(_ string, at refusal) bool { return now > at.last+rememberedFor })
+	}
+	switch {
+	case !known && len(r) >= maxRemembered:
+		return 0
+	case at.seq != a.Seq || now > at.last+rememberedFor: // another message, or it was elsewhere for long
+		at = refusal{seq: a.Seq, since: now}
+	}
+	at.last = now
+	r[a.Key] = at
+	return now - at.since
+}
+
+// losses count how often the target had taken the head of a key and then did not know it.
+type losses map[string]loss
+
+type loss struct {
+	seq  int64
+	n    int
+	last time.Duration
+}
+
+// count returns how often the target has lost the message by now.
+func (l losses) count(now time.Duration, a Assignment) int {
+	at, known := l[a.Key]
+	if !known && len(l) >= maxRemembered {
+		maps.DeleteFunc(l, func(_ string, at loss) bool { return now > at.last+rememberedFor })
+	}
+	if at.seq != a.Seq {
+		at = loss{seq: a.Seq}
+	}
+	at.n, at.last = at.n+1, now
+	if known || len(l) < maxRemembered {
+		l[a.Key] = at
+	}
+	return at.n
+}
