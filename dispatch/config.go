@@ -30,7 +30,7 @@ type Config struct {
 	// Concurrency is how many submissions may be in flight at once. Default 64,
 	// at most 1000.
 	Concurrency int
-	// Rate is how many submissions may start per second. 0: no limit.
+	// Rate is how many submissions this instance may start per second. 0: no limit.
 	Rate float64
 	// MaxKeys is how many keys this instance claims at once. Default 16 for each
 	// submission at once, and at least 1024.

@@ -17,11 +17,11 @@ type Stats struct {
 	Recorded map[State]int64
 	// Ignored are results that came too late: another instance had the key.
 	Ignored int64
-	// Submissions that were sent, how long they took together, and the status queries.
+	// Submissions that have ended, how long they took together, and the status queries.
 	Submissions   int64
 	Latency       time.Duration
 	StatusQueries int64
-	// Exchanges with the store, the keys that they named, and those that failed.
+	// Exchanges with the store, the keys that they named, and requests to the store of any kind that failed.
 	Exchanges, Keys, Failures int64
 	// FailingFor is for how long the store has refused what the dispatcher is doing at FailingAt, and Failure why; nil:
 	// it refuses nothing.

@@ -80,6 +80,8 @@ func (d *pendingChange) put(r Run) {
 	d.Job.Open = open
 }
 
+// end records how a run ended, or that it never started: in its row, in what is shown of the job, in its alarm and counters, and
+// in the history if nothing ran to its end.
 func (d *pendingChange) end(r Run, s State, why string) {
 	r.State, r.Why, r.Ended, r.NotBefore = s, lease.TruncateReason(why), d.now, time.Time{}
 	d.put(r)
@@ -92,7 +94,7 @@ func (d *pendingChange) end(r Run, s State, why string) {
 	}
 }
 
-// note is the event of the change; of several, the last one says how many there were.
+// note sets the event of the change: a change has one, the last that was noted.
 func (d *pendingChange) note(text string, term int64) {
 	d.Event = history.Event{Part: Space, Subject: d.Job.Name, Reason: lease.TruncateReason(text), Term: term}
 }
@@ -303,8 +305,10 @@ func (d *pendingChange) decideOverdue() {
 	const nobody = "no instance was there"
 	late := d.now.Sub(j.startsAt(latest))
 	switch rule := j.Definition.Missed; {
+	// A paused job still says for each time that it did not run.
 	case j.PausedBy != "":
 		d.passOver(latest, Skipped, "paused by "+j.PausedBy)
+	// One after the other, of the last day, and no more than may be queued: the rest is decided once these have run.
 	case rule == MissedAll:
 		if old := d.now.Add(-maxGone); j.Next.Before(old) {
 			d.passOver(times.Last(j.Next.Add(-1), old), MissedRun, nobody)
@@ -313,8 +317,10 @@ func (d *pendingChange) decideOverdue() {
 			d.queue(next, "")
 			d.moveOn(next)
 		}
+	// A minute is how late an instance that was there may be.
 	case rule == MissedSkip && late > onTime:
 		d.passOver(latest, MissedRun, nobody)
+	// One, and skip in time: the latest runs, and those before it were missed.
 	default:
 		if before := times.Last(j.Next.Add(-1), latest.Add(-1)); !before.IsZero() {
 			d.passOver(before, MissedRun, nobody)

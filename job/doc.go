@@ -11,8 +11,8 @@
 //
 // The instance that runs a job holds its lease. It writes the run down as running, under the lease's term, before it starts
 // the work, and the result after the work has ended. So a holder that dies before the first of them has started nothing, and
-// the next holder claims the same time, as it does what was claimed and given back; one that dies after it leaves a run that may or may not have ended: the next holder
-// records it as lost. The next holder has the lease only after the trust of the one before has ended, and with it the work.
+// the next holder claims the same time. One that dies after it leaves a run that may or may not have ended: the next holder
+// records it as lost. A run that was claimed and could not be started is queued again. The next holder has the lease only after the trust of the one before has ended, and with it the work.
 //
 //	queued ──► running ──► succeeded, failed, timed_out, cancelled, lost
 //	   ▲          │
@@ -28,23 +28,26 @@
 //
 //	decide.go  what becomes of a scheduled time and of its run. Claim decides what a holder does next: run it, queue it, skip
 //	           it or pass over it (decideOverdue), after a run that its holder left behind (lose, retry). Pure
+//	result.go  what becomes of a run that has ended, and of one that was claimed and not started. Pure
 //	act.go     what an operator does to a job. Pure
 //	alarm.go   when a job has an alarm, and when that ends. Pure
 //	run.go     Serve: which jobs this instance attends to, and when it contends for the lease of one
 //	hold.go    one run under the lease: claim, work, result; what happens when the next time comes meanwhile
+//	acquirer.go  the claim in one transaction with the lease, the result in one with its release
+//	duelist.go   what is due, read once for many jobs
+//	tail.go      the end of a run's output
 //	watch.go   WatchAlarms: sends alarms, and records the runs of hosts that died
 //	store.go   the port to the store
 //
 // # Where to add an option
 //
-// A rule of a job is a field of [Definition], with its bounds in Validate; stores keep it as JSON. Its key, flag and help are a field of Job in
-// internal/settings/job.go, whose method Definition copies it; the API takes and shows it by api/apitype/job.go, api/jobrun.go and
-// api/jobs.go. A line of internal/settings/example.yaml, then: go test ./internal/settings -run TestReference -update.
+// A rule of a job is a field of [Definition], with its bounds in Validate; stores keep it as JSON; decide.go follows it. Its key, flag and help
+// are a field of Job in internal/settings/job.go, whose method Definition copies it; the API takes and shows it by api/apitype/job.go,
+// api/jobrun.go and api/jobs.go (then: go test ./api -run TestOpenAPI -update), the page by web/runs.js. A line of internal/settings/example.yaml, then: go test ./internal/settings -run TestReference -update.
 //
 // # What it does not promise
 //
-// That a lost run has ended, has not, or has even been started: its instance died with the answer, and a write more before each start would be
-// needed to tell. That a store which is put back from a backup
+// Whether a lost run has ended, or was started at all: its instance died with the answer. That a store which is put back from a backup
 // remembers the runs since: with [MissedOne] the job runs again for the latest of their times, with [MissedAll] for all of the last 24
 // hours. That work which outlives its context for longer than the stop grace
 // has ended before the next run starts: see [Config.Overrun].

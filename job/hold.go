@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -132,7 +133,7 @@ func transient(err error) bool {
 func (e *execution) watchOverlaps(ctx context.Context, h Holder, j Job) {
 	const often = 10 * time.Second         // in case that the job's definition, or the store's clock, has changed
 	now, err := e.task.Started, error(nil) // most runs end before the next time
-	for ; ; now, err = e.storeTime(ctx, &j) {
+	for ; ; now, err = e.reread(ctx, &j) {
 		wait := often
 		if err == nil && !j.Next.IsZero() {
 			wait = max(j.startsAt(j.Next).Sub(now), time.Millisecond)
@@ -151,15 +152,15 @@ func (e *execution) watchOverlaps(ctx context.Context, h Holder, j Job) {
 			continue // at the next look
 		}
 		j = changed
-		if _, waits := j.firstQueued(); waits && j.Definition.Overlap == Replace {
+		if j.hasNewQueued() && j.Definition.Overlap == Replace {
 			e.stop(ErrReplaced)
 			return
 		}
 	}
 }
 
-// storeTime reads the job, and the store's clock.
-func (e *execution) storeTime(ctx context.Context, j *Job) (time.Time, error) {
+// reread brings the job up to date, unless the store does not answer, and returns the time by the store's clock.
+func (e *execution) reread(ctx context.Context, j *Job) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.Keeper.Timing().CallTimeout())
 	defer cancel()
 	got, now, err := e.Store.Get(ctx, e.offer.Name)
@@ -169,14 +170,9 @@ func (e *execution) storeTime(ctx context.Context, j *Job) (time.Time, error) {
 	return now, err
 }
 
-// firstQueued is the scheduled run that waits for the longest, apart from retries.
-func (j Job) firstQueued() (Run, bool) {
-	for _, r := range j.Open {
-		if r.State == Queued && r.Attempt == 1 {
-			return r, true
-		}
-	}
-	return Run{}, false
+// hasNewQueued reports whether a run waits, scheduled or triggered, that is not the retry of another.
+func (j Job) hasNewQueued() bool {
+	return slices.ContainsFunc(j.Open, func(r Run) bool { return r.State == Queued && r.Attempt == 1 })
 }
 
 // resultOf is how a run ended whose work returned err; stopped: its context had ended, with a cause.

@@ -65,7 +65,8 @@ type Definition struct {
 	// Overlap and Missed are rules. Default: forbid, and one.
 	Overlap Overlap `json:"overlap"`
 	Missed  Missed  `json:"missed"`
-	// Retries is how often a run is repeated that failed, timed out or was lost: it declares that this is safe.
+	// Retries is how often a run is repeated that failed, timed out, was lost or was stopped with its instance, but not one that
+	// another replaced: it declares that this is safe.
 	Retries int `json:"retries,omitempty"`
 	// AlarmURL gets the job's alarms, beside the sinks that the store's monitor has: http or https. It may hold a secret.
 	AlarmURL string `json:"alarm_url,omitempty"`

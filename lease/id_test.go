@@ -87,7 +87,7 @@ func TestInstanceNames(t *testing.T) {
 	}
 }
 
-func TestCutReason(t *testing.T) {
+func TestTruncateReason(t *testing.T) {
 	for in, want := range map[string]string{
 		"":                             "",
 		"plain":                        "plain",

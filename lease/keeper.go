@@ -44,7 +44,7 @@ type Keeper struct {
 
 	mu         sync.Mutex
 	session    *ActiveSession // nil while there is none
-	arrived    chan struct{}  // closed when live is set
+	arrived    chan struct{}  // closed when session is set
 	contending map[ID]bool    // leases that this process already contends for
 	usedTerms  map[ID]int64   // the newest term of each lease that it has held
 	stats      KeeperStats

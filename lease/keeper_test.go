@@ -406,7 +406,7 @@ func TestRenewalStandsInForALostWakeUp(t *testing.T) {
 
 // A session is renewed only when who vouches for it does, and its trust counts from after
 // that was asked.
-func TestVouch(t *testing.T) {
+func TestHealthCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newSpy()
 		var mu sync.Mutex

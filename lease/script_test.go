@@ -11,7 +11,7 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-func TestPatience(t *testing.T) {
+func TestTakeoverPolicyScript(t *testing.T) {
 	const T = 5 * time.Second
 	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	script.Table(t, "testdata/patience.txt", func() func(script.Words) string {

@@ -74,7 +74,7 @@ type Lease struct {
 }
 
 // Free reports that the lease has no holder: it was never held, was released, or
-// its holder's session was ended.
+// its holder's session was ended. One whose holder has lapsed is neither free nor held.
 func (l Lease) Free() bool { return l.Session == "" || l.Ended }
 
 // Held reports that the lease has a holder whose session lives by the store's

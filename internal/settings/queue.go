@@ -30,7 +30,7 @@ type Queue struct {
 	SecondWindow   time.Duration `yaml:"second_window" more:"yes" default:"3m" help:"… and its keys with a submission in flight only this long after it started; longer than submit_timeout"`
 	SubmitTimeout  time.Duration `yaml:"submit_timeout" default:"15s" help:"deadline of one submission"`
 	Concurrency    int           `yaml:"concurrency" default:"64" help:"submissions in flight at once"`
-	Rate           float64       `yaml:"rate" help:"start at most this many submissions per second (default: no limit)"`
+	Rate           float64       `yaml:"rate" help:"each instance starts at most this many submissions per second (default: no limit)"`
 	OnFailure      string        `yaml:"on_failure" help:"after a permanent failure, block the key, skip the message, or retry it until the target takes it (default: skip what the target judged invalid, else block)"`
 	Attempts       int           `yaml:"attempts" default:"500" help:"give up on a message after so many attempts (500: about eight hours); negative: never"`
 	RetryInitial   time.Duration `yaml:"retry_initial" more:"yes" default:"250ms" help:"pause after the first attempt that failed; doubles with each attempt"`

@@ -25,7 +25,7 @@ func TestFoundAndJoin(t *testing.T) {
 }
 
 // A node that follows a server outside the shard is left alone, and says why no shard comes of it.
-func TestFollowsAStranger(t *testing.T) {
+func TestFollowsANodeOutsideTheShard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2, nil)
 		stranger := c.world.Add("10.9.9.9:6379")

@@ -146,7 +146,7 @@ func TestPromotionOfReplacedPlan(t *testing.T) {
 
 // A replica that has more, and whose answer comes after the choice but before the chosen one is opened,
 // is not passed over.
-func TestLatecomerIsHeard(t *testing.T) {
+func TestLateCandidate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, func(cfg *agent.Config) { cfg.MinReplicas = 0 }).up()
 		a, b, late := c.hosts[0], c.hosts[1], c.hosts[2]

@@ -121,7 +121,8 @@
 //
 // # Enqueueing
 //
-// The application enqueues in its own transactions, through [Enqueue] or in SQL from any language:
+// Order is decided at COMMIT, by number_batches in entry/enqueue.sql and append_to_key in functions/queue.sql, which locks the end of a
+// key until then. The application enqueues in its own transactions, through [Enqueue] or in SQL from any language:
 //
 //	SELECT understudy.enqueue('orders', 'customer-7', payload);
 //	SELECT understudy.enqueue(queue => 'orders', key => 'customer-7', payload => …, id => …, content_type => …);
