@@ -12,7 +12,8 @@
 // The instance that runs a job holds its lease. It writes the run down as running, under the lease's term, before it starts
 // the work, and the result after the work has ended. So a holder that dies before the first of them has started nothing, and
 // the next holder claims the same time. One that dies after it leaves a run that may or may not have ended: the next holder
-// records it as lost. A run that was claimed and could not be started is queued again. The next holder has the lease only after the trust of the one before has ended, and with it the work.
+// records it as lost. A run that was claimed and could not be started is queued again. The next holder has the lease only after the trust of
+// the one before has ended, and with it the work.
 //
 //	queued ──► running ──► succeeded, failed, timed_out, cancelled, lost
 //	   ▲          │
@@ -43,7 +44,8 @@
 //
 // A rule of a job is a field of [Definition], with its bounds in Validate; stores keep it as JSON; decide.go follows it. Its key, flag and help
 // are a field of Job in internal/settings/job.go, whose method Definition copies it; the API takes and shows it by api/apitype/job.go,
-// api/jobrun.go and api/jobs.go (then: go test ./api -run TestOpenAPI -update), the page by web/runs.js. A line of internal/settings/example.yaml, then: go test ./internal/settings -run TestReference -update.
+// api/jobrun.go and api/jobs.go (then: go test ./api -run TestOpenAPI -update), the page by web/runs.js. A line of
+// internal/settings/example.yaml, then: go test ./internal/settings -run TestReference -update.
 //
 // # What it does not promise
 //
