@@ -1,5 +1,5 @@
-// Package docs_test runs what the documentation says: the tutorials as they are printed,
-// every link, and every command.
+// Package docs_test runs what the documentation says: the tutorials and the examples as they are
+// printed, every link, and every command.
 package docs_test
 
 import (
@@ -42,6 +42,7 @@ func TestRuns(t *testing.T) {
 	t.Parallel()
 	program := build(t)
 	t.Run("tutorials", func(t *testing.T) { t.Parallel(); tutorials(t, filepath.Dir(program)) })
+	t.Run("examples", func(t *testing.T) { t.Parallel(); examples(t, filepath.Dir(program)) })
 	t.Run("commands", func(t *testing.T) { t.Parallel(); commandsExist(t, program) })
 }
 
@@ -176,7 +177,13 @@ func pattern(shown string) *regexp.Regexp {
 // command that fails where the page does not look at its exit code fails the test.
 func follow(t *testing.T, bin string, steps []step) []string {
 	t.Helper()
-	dir, script := t.TempDir(), filepath.Join(t.TempDir(), "tutorial")
+	dir := t.TempDir()
+	return followIn(t, dir, environment(bin, dir), steps)
+}
+
+func followIn(t *testing.T, dir string, env []string, steps []step) []string {
+	t.Helper()
+	script := filepath.Join(t.TempDir(), "tutorial")
 	if err := os.WriteFile(script, []byte(scriptOf(steps)), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +191,7 @@ func follow(t *testing.T, bin string, steps []step) []string {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", script)
 	cmd.Dir = dir
-	cmd.Env = environment(bin, dir)
+	cmd.Env = env
 	var out bytes.Buffer
 	cmd.Stdout = &out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -206,7 +213,7 @@ const mark = "@@ next step @@"
 
 func scriptOf(steps []step) string {
 	var text strings.Builder
-	text.WriteString("exec 2>&1\ntrap 'echo \"@@ failed with $? @@ $BASH_COMMAND\"' ERR\n")
+	text.WriteString("exec 2>&1\ntrap 'echo \"@@ failed with $? @@ $BASH_COMMAND\"; exit 1' ERR\n")
 	for _, s := range steps {
 		text.WriteString(s.commands + "\necho; echo '" + mark + "'\n")
 	}

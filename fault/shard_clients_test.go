@@ -96,17 +96,12 @@ func endpointsOf(t *testing.T, address string) (all []string) {
 	return all
 }
 
-// haproxy runs the configuration of docs/shard-clients.md on the ports of the shard.
+// haproxy runs the configuration of the example on the ports of the shard.
 func haproxy(t *testing.T, s *fault.Shard) (addr string) {
 	program := realserver.Find(t, "haproxy", "/usr/sbin/haproxy")
-	page, err := os.ReadFile("../docs/shard-clients.md")
+	config, err := os.ReadFile("../examples/redis-haproxy/haproxy.cfg")
 	if err != nil {
 		t.Fatal(err)
-	}
-	_, config, ok := strings.Cut(string(page), "```\ndefaults\n")
-	config, _, closed := strings.Cut(config, "```")
-	if !ok || !closed {
-		t.Fatal("docs/shard-clients.md has no configuration of HAProxy")
 	}
 	port := realserver.FreePort(t)
 	ports := []string{"127.0.0.1:6390", fmt.Sprintf("127.0.0.1:%d", port), "127.0.0.1:6391", fmt.Sprintf("127.0.0.1:%d", realserver.FreePort(t))}
@@ -115,7 +110,7 @@ func haproxy(t *testing.T, s *fault.Shard) (addr string) {
 		ports = append(ports, fmt.Sprintf("127.0.0.1:%d", 7001+i), n.Addr, fmt.Sprintf("port %d", 8001+i), "port "+check)
 	}
 	file := filepath.Join(t.TempDir(), "haproxy.cfg")
-	if err := os.WriteFile(file, []byte("defaults\n"+strings.NewReplacer(ports...).Replace(config)), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(strings.NewReplacer(ports...).Replace(string(config))), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	realserver.Start(t, exec.Command(program, "-db", "-f", file))

@@ -109,13 +109,14 @@ var arrows = []struct {
 	{folder: "internal/doctor", allow: []string{"api", "api/apitype", "api/client", "dispatch", "elect", "lease", "monitor", "shard", "store", "internal/termtext", "internal/usererr"}},
 	{folder: "cmd", allow: []string{"access", "job", "api", "api/apitype", "api/client", "cache", "cache/client", "cache/protocol", "cache/origin", "cache/zmtp", "claim", "dispatch", "elect", "history", "lease", "monitor", "shard", "shard/catalog", "shard/proxy", "store", "store/open", "internal"}},
 	{folder: "sim", allow: []string{"job", "job/jobtest", "shard", "shard/agent", "shard/shardtest", "monitor", "monitor/monitortest", "cache/protocol", "cache/cachetest", "lease", "lease/leasetest", "history", "elect", "claim", "dispatch", "dispatch/dispatchtest", "internal/memstore/checks", "internal/memstore/queues", "store", "store/memory", "store/sqlite"}},
+	{folder: "examples", allow: []string{"cache", "cache/protocol", "elect", "lease", "store/postgres"}},
 	{folder: "fault", allow: []string{"job", "job/jobtest", "shard", "shard/engine/redis", "shard/node", "shard/sentinel", "monitor", "monitor/intake", "monitor/sink", "cache", "cache/protocol", "cache/wire", "cache/zmtp", "cache/client", "cache/origin", "lease", "lease/leasetest", "history", "elect", "claim", "dispatch", "dispatch/target", "dispatch/target/targettest", "store", "store/open", "store/postgres", "store/sqlite", "internal"}},
 }
 
 // only tells which folders alone, but for what serves tests, may import a foreign
 // package.
 var only = map[string][]string{
-	"github.com/jackc/pgx/":       {"store/postgres"},
+	"github.com/jackc/pgx/":       {"store/postgres", "examples"},
 	"github.com/redis/go-redis/":  {}, // a real client, for tests
 	"modernc.org/sqlite":          {"store/sqlite", "cache/disk"},
 	"golang.org/x/crypto/":        {"cache/zmtp"},
