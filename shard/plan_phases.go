@@ -54,7 +54,7 @@ func (t planner) unansweredCommands(p Plan) []Command {
 	}
 	switch p.Phase {
 	case Pausing:
-		send(p.From, OrderPause, func(c *Command) { c.For = p.Timeout })
+		send(p.From, OrderPause, func(c *Command) { c.For, c.To = p.Timeout, p.To })
 	case Catching:
 		send(p.To, OrderCatchUp, func(c *Command) { c.Txn = p.Txn })
 	case Fencing:

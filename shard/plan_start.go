@@ -79,7 +79,7 @@ func (t planner) startRequested(q Request) Action {
 		return t.refuseRequest(plan, fmt.Sprintf("the primary %s is not well (%s: %s); a switchover needs it. %s",
 			old.Label(), t.found.Health, t.found.Why, t.switchoverHelp(old)))
 	// Writes would wait for long, and then in vain.
-	case q.Kind == Switchover && old.Txn-lastTxn(t.v, best) > maxSwitchoverLag:
+	case q.Kind == Switchover && old.Txn-lastTxn(t.v, best) > MaxSwitchoverLag:
 		return t.awaitReplica(q, plan, best)
 	case q.Kind == Switchover:
 		plan.Phase, plan.To, plan.Run = Pausing, best, old.Run
@@ -114,16 +114,16 @@ func (t planner) switchoverHelp(old Record) string {
 	return "See: understudy shard show " + t.v.Row.Name
 }
 
-// maxSwitchoverLag is how far behind the primary (bytes, on Redis) a replica may be when writes are paused: what it can
+// MaxSwitchoverLag is how far behind the primary (bytes, on Redis) a replica may be when writes are paused: what it can
 // copy in a part of the pause, and more than a busy primary moves on between two reports.
-const maxSwitchoverLag = 16 << 20
+const MaxSwitchoverLag = 16 << 20
 
 // awaitReplica lets a request for a switchover wait until the replica is near, before anything is changed, and refuses
 // it when that takes too long.
 func (t planner) awaitReplica(q Request, plan Plan, best string) Action {
 	r, _ := t.v.Node(best)
 	limit := 4 * plan.Timeout
-	why := fmt.Sprintf("%s is %d behind the primary, more than %d, with which a switchover starts", r.Label(), lastTxn(t.v, t.v.Row.Primary)-r.Txn, maxSwitchoverLag)
+	why := fmt.Sprintf("%s is %d behind the primary, more than %d, with which a switchover starts", r.Label(), lastTxn(t.v, t.v.Row.Primary)-r.Txn, MaxSwitchoverLag)
 	if waited := t.v.Now.Sub(q.At); waited >= 0 && waited < limit {
 		return Action{Lock: true, Wait: min(t.p.Patience/4, limit-waited)}
 	}

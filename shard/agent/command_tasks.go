@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/understudy-ha/understudy/lease"
@@ -97,7 +98,13 @@ func (r *reconciler) taskFor(c shard.Command) func(ctx context.Context) error {
 			return r.attach(ctx, "", role, c.Epoch, "")
 		}
 	case shard.OrderPause:
-		return func(ctx context.Context) error { return r.pauseWrites(ctx, c) }
+		next, _ := r.view.Node(c.To)
+		return func(ctx context.Context) error {
+			if err := r.awaitNear(ctx, next); err != nil {
+				return err
+			}
+			return r.pauseWrites(ctx, c)
+		}
 	case shard.OrderCatchUp:
 		// A third of the pause is kept for the promotion.
 		return func(ctx context.Context) error { return r.catchUp(ctx, c, pause*2/3) }
@@ -125,6 +132,29 @@ func (r *reconciler) closeFence(ctx context.Context) error {
 	}
 	_, err := r.probe.probeNow(ctx)
 	return err
+}
+
+// nearWithin is longer than the second that may pass between two acknowledgements of a replica.
+const nearWithin = 1200 * time.Millisecond
+
+// awaitNear refuses a pause for a replica that fell behind after the reports by which it was chosen: writes would
+// wait in vain.
+func (r *reconciler) awaitNear(ctx context.Context, next shard.Record) error {
+	for until := r.now() + nearWithin; ; {
+		n, err := r.probe.probeNow(ctx)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(n.Followers, func(f shard.Follower) bool {
+			return f.Address == next.Address || f.ID != "" && f.ID == next.ID
+		})
+		if i < 0 || n.Txn-n.Followers[i].Txn <= shard.MaxSwitchoverLag {
+			return nil
+		}
+		if r.now() >= until || !lease.Sleep(ctx, r.clock, attachProbe) {
+			return fmt.Errorf("%s is %d behind the primary; ask again when LAG is small", next.Label(), n.Txn-n.Followers[i].Txn)
+		}
+	}
 }
 
 // pauseWrites lets writes wait. As a pause ends by itself, the fence is closed before it does, and in any

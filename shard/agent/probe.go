@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"syscall"
 	"time"
 
@@ -184,7 +185,11 @@ func (p *nodeProbe) observe(n shard.State, asked time.Duration, err error) {
 	case err == nil:
 		p.accept(n, asked)
 	case errors.Is(err, shard.ErrNodeAccess) || errors.Is(err, shard.ErrUnsupported) || errors.Is(err, shard.ErrNotManaged):
-		p.answered, p.accessProblem = false, err.Error()
+		p.answered, p.accessProblem = false, p.plainReason(err)
+		// Something answers that the agent cannot close. One that the agent starts is closed.
+		if p.cfg.Process == nil {
+			p.process.goneSince = 0
+		}
 		p.condition = shard.Silent
 	case errors.Is(err, shard.ErrNodeGone) && p.cfg.Local(p.cfg.Node) && !p.process.isRunning():
 		// On its own host a refused connection proves the end of a process that is not known to run.
@@ -198,6 +203,11 @@ func (p *nodeProbe) observe(n shard.State, asked time.Duration, err error) {
 	if p.condition != before {
 		p.report.urgent = true
 	}
+}
+
+// plainReason is an error's text without what stands beside it wherever it is shown: the address, and package names.
+func (p *nodeProbe) plainReason(err error) string {
+	return strings.NewReplacer("node "+p.cfg.Node+": ", "", shard.ErrUnsupported.Error()+": ", "", "shard: ", "").Replace(err.Error())
 }
 
 // silenceReason is why there was no answer, in words that stay the same as long as it does.
@@ -214,7 +224,7 @@ func (p *nodeProbe) silenceReason(err error) string {
 	case network:
 		return fmt.Sprintf("node %s: %s: %v", p.cfg.Node, op.Op, op.Err)
 	}
-	return err.Error()
+	return p.plainReason(err)
 }
 
 func (p *nodeProbe) accept(n shard.State, asked time.Duration) {
