@@ -133,11 +133,12 @@ func TruncateReason(reason string) string {
 	if len(reason) <= MaxReason {
 		return reason
 	}
-	cut := MaxReason
+	const more = "…"
+	cut := MaxReason - len(more)
 	for !utf8.RuneStart(reason[cut]) {
 		cut--
 	}
-	return reason[:cut]
+	return reason[:cut] + more
 }
 
 // ReleaseRequestedReason is the reason with which a request to give a lease up is recorded.

@@ -93,8 +93,8 @@ func TestTruncateReason(t *testing.T) {
 		"plain":                        "plain",
 		"a\nb\x00c":                    "a b c",
 		"bad \xff byte":                "bad   byte",
-		strings.Repeat("x", 300):       strings.Repeat("x", lease.MaxReason),
-		"x" + strings.Repeat("é", 150): "x" + strings.Repeat("é", 99),
+		strings.Repeat("x", 300):       strings.Repeat("x", lease.MaxReason-3) + "…",
+		"x" + strings.Repeat("é", 150): "x" + strings.Repeat("é", 98) + "…",
 	} {
 		got := lease.TruncateReason(in)
 		if got != want || !utf8.ValidString(got) || len(got) > lease.MaxReason {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -100,7 +101,7 @@ func (a *app) printPlan(which string, s shardSeen, p *apitype.ShardPlan) error {
 		b.WriteString(", forced")
 	}
 	if p.From != "" || p.To != "" {
-		fmt.Fprintf(&b, ", %s → %s", shardagent.Label(s.Shard, p.From), shardagent.Label(s.Shard, p.To))
+		fmt.Fprintf(&b, ", %s → %s", shardagent.Label(s.Shard, p.From), shardagent.Label(s.Shard, cmp.Or(p.To, p.Wanted)))
 	}
 	fmt.Fprintf(&b, "\n  began %s: %s\n", when(p.Began), p.Reason)
 	for _, step := range p.Steps {
@@ -153,6 +154,9 @@ func nodeLag(n apitype.ShardNode) string {
 func agentText(n apitype.ShardNode) string {
 	if n.AgentLives {
 		return "up"
+	}
+	if n.Condition == "" { // it has no record whose age could be told
+		return "silent"
 	}
 	return "silent for " + termtext.Brief(time.Duration(n.AgeMS)*time.Millisecond)
 }

@@ -45,6 +45,9 @@ func (h *Host) OpenPatiently(ctx context.Context, patient bool) (store.Store, er
 		if err != nil && ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
+		if err == nil && retry.Failures() > 0 {
+			h.Log.Info(lease.StoreAnswers)
+		}
 		if err == nil || !patient || !Unreachable(err) {
 			return st, err
 		}

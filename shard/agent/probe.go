@@ -213,8 +213,12 @@ func (p *nodeProbe) plainReason(err error) string {
 // silenceReason is why there was no answer, in words that stay the same as long as it does.
 func (p *nodeProbe) silenceReason(err error) string {
 	op, network := errors.AsType[*net.OpError](err)
+	late := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 	switch {
-	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
+	// A server without TLS waits for the rest of what it takes for a command.
+	case late && !p.known:
+		return fmt.Sprintf("node %s has never answered in time: is it another server, or one without TLS (--tls)?", p.cfg.Node)
+	case late:
 		return fmt.Sprintf("node %s does not answer in time", p.cfg.Node)
 	case errors.Is(err, shard.ErrNodeGone):
 		return fmt.Sprintf("nothing listens at %s", p.cfg.Node)

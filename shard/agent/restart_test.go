@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,6 +86,13 @@ func TestReasonOfSilence(t *testing.T) {
 		a.node.Hang()
 		c.until("the reason is reported", time.Minute, func() bool {
 			return a.agent.Status().Trouble == fmt.Sprintf("node %s does not answer in time", a.address)
+		})
+		stranger := newCluster(t, 1, nil)
+		b := stranger.hosts[0]
+		b.node.Hang()
+		b.start()
+		stranger.until("the reason is another where it never answered", time.Minute, func() bool {
+			return strings.HasPrefix(b.agent.Status().Trouble, "node "+b.address+" has never answered in time")
 		})
 	})
 }

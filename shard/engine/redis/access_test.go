@@ -153,7 +153,7 @@ func TestTLS(t *testing.T) {
 func TestFailingSnapshot(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "gone")
 	must(t, os.Mkdir(dir, 0o700))
-	a := realserver.Redis(t, realserver.RedisOptions{Args: []string{"--dir", dir, "--save", "3600 1"}})
+	a := realserver.Redis(t, realserver.RedisOptions{Args: []string{"--dir", dir, "--save", "3600", "1"}})
 	n := node(t, a)
 	must(t, n.TryWrite(t.Context()))
 	must(t, os.Remove(dir))
@@ -184,7 +184,7 @@ func TestFullMemory(t *testing.T) {
 
 // In a script that does not end, the server answers BUSY.
 func TestBusyScript(t *testing.T) {
-	a := realserver.Redis(t, realserver.RedisOptions{Args: []string{"--busy-reply-threshold", "1"}})
+	a := realserver.Redis(t, realserver.RedisOptions{Args: []string{"--lua-time-limit", "1"}})
 	e := enginesOf(t, redis.Config{})
 	n := at(t, e, a.Addr)
 	done := make(chan struct{})

@@ -22,7 +22,9 @@ func (n *Node) refusal(command []string, err error) error {
 	}
 	text := string(answer)
 	switch answer.Code() {
-	case "NOAUTH", "WRONGPASS", "DENIED":
+	case "NOAUTH":
+		return fmt.Errorf("%w: node %s: %s: %s (give its agent --password-file)", shard.ErrNodeAccess, n.address, name, text)
+	case "WRONGPASS", "DENIED":
 		return fmt.Errorf("%w: node %s: %s: %s", shard.ErrNodeAccess, n.address, name, text)
 	case "NOPERM":
 		return fmt.Errorf("%w: node %s: %s: %s; its user needs: %s", shard.ErrNodeAccess, n.address, name, text, Rights)
