@@ -7,8 +7,6 @@ import (
 	"net/url"
 	"os"
 	osexec "os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -19,31 +17,20 @@ import (
 // javaDriver is where Debian's package libpostgresql-jdbc-java has the driver.
 const javaDriver = "/usr/share/java/postgresql.jar"
 
-// The programs of docs/leases-in-sql.md, as printed there: one takes the role over from the other, with its state.
+// The programs of examples/role-from-sql: one takes the role over from the other, with its state.
 func TestProgramsInOtherLanguages(t *testing.T) {
-	page, err := os.ReadFile("../../docs/leases-in-sql.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	server := realserver.Postgres(t, realserver.PostgresOptions{})
 	for _, l := range []struct {
-		language, file string
-		driver         []string // succeeds where the driver is there
-		run            []string
+		language    string
+		driver, run []string // driver succeeds where the driver is there
 	}{
-		{"python", "primary.py", []string{"python3", "-c", "import psycopg"}, []string{"python3", "primary.py"}},
-		{"js", "primary.js", []string{"node", "-e", "require('pg')"}, []string{"node", "primary.js"}},
-		{"java", "Primary.java", []string{"javap", "-cp", javaDriver, "org.postgresql.Driver"}, []string{"java", "-cp", javaDriver, "Primary.java"}},
+		{"python", []string{"/usr/bin/python3", "-c", "import psycopg"}, []string{"/usr/bin/python3", "primary.py"}},
+		{"js", []string{"node", "-e", "require('pg')"}, []string{"node", "primary.js"}},
+		{"java", []string{"javap", "-cp", javaDriver, "org.postgresql.Driver"}, []string{"java", "-cp", javaDriver, "Primary.java"}},
 	} {
 		t.Run(l.language, func(t *testing.T) {
 			if out, err := osexec.CommandContext(t.Context(), l.driver[0], l.driver[1:]...).CombinedOutput(); err != nil {
 				t.Skipf("no driver for %s: %v: %.200s", l.language, err, out)
-			}
-			_, rest, _ := strings.Cut(string(page), "```"+l.language+"\n")
-			text, _, whole := strings.Cut(rest, "```")
-			dir := t.TempDir()
-			if err := os.WriteFile(filepath.Join(dir, l.file), []byte(text), 0o600); err != nil || !whole {
-				t.Fatal("no program on the page", err)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 2*ample)
 			defer cancel()
@@ -52,7 +39,7 @@ func TestProgramsInOtherLanguages(t *testing.T) {
 			start := func(name string) (said *bufio.Scanner) {
 				t.Helper()
 				c := osexec.CommandContext(ctx, l.run[0], append(l.run[1:], name)...)
-				c.Dir, c.Stderr = dir, os.Stderr
+				c.Dir, c.Stderr = "../../examples/role-from-sql", os.Stderr
 				c.Env = append(os.Environ(), "DATABASE_URL="+db, "JDBC_URL="+jdbc(t, db), "JAVA_TOOL_OPTIONS=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC") // it starts in half the time
 				out, err := c.StdoutPipe()
 				if err == nil {
