@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"strings"
 	"time"
@@ -57,6 +58,9 @@ type Config struct {
 	CertificateExpires func() time.Time
 	// Counters of parts of this process that the API knows nothing else of, for the metrics. Default: none.
 	Counters func() []Counter
+	// Demo answers GET /v1/demo and POST /v1/demo/{act}: it is that of `understudy demo`, which kills processes when its page asks for
+	// that, and is for loopback alone. Default: there are no such paths.
+	Demo http.Handler
 	// Listen is the address that is listened on, HOST:PORT. If it is given, a
 	// missing token is refused unless it is a loopback address.
 	Listen string
@@ -117,6 +121,9 @@ func (c Config) validateServing() error {
 	}
 	if err := CheckMediaType(c.CacheType); err != nil {
 		return err
+	}
+	if c.Demo != nil && !isLoopback(hostOf(c.Listen)) {
+		return fmt.Errorf("%w: listening on %q would let other hosts kill the processes of the demonstration: listen on 127.0.0.1", lease.ErrInvalid, c.Listen)
 	}
 	if c.Listen != "" {
 		return CheckListen(c.Listen, c.Token, true)

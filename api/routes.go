@@ -1,6 +1,7 @@
 package api
 
 import (
+	"net/http"
 	"slices"
 
 	"github.com/understudy-ha/understudy/access"
@@ -9,7 +10,7 @@ import (
 
 // routes lists every operation. A part that is added brings its own list.
 func (s *Server) routes() []route {
-	return slices.Concat(s.queueRoutes(), s.jobRoutes(), s.alarmRoutes(), s.cache.routes(), s.monitor.routes(), s.shards.routes(), s.overview.routes(), s.tokenRoutes(), s.removalRoutes(), []route{
+	return slices.Concat(s.queueRoutes(), s.jobRoutes(), s.alarmRoutes(), s.cache.routes(), s.monitor.routes(), s.shards.routes(), s.overview.routes(), s.tokenRoutes(), s.removalRoutes(), s.demoRoutes(), []route{
 		{pattern: "GET /v1/series", handle: s.poller.series.get},
 
 		{pattern: "GET /v1/roles", handle: inJSON(s.listRoles)},
@@ -37,6 +38,21 @@ func (s *Server) routes() []route {
 		{pattern: "GET /readyz", handle: inJSON(s.readyz), open: true},
 		{pattern: "GET /openapi.json", handle: s.openapi},
 	})
+}
+
+// demoRoutes are those of a demonstration; a server has none.
+func (s *Server) demoRoutes() []route {
+	if s.cfg.Demo == nil {
+		return nil
+	}
+	handle := func(w http.ResponseWriter, r *http.Request) error {
+		s.cfg.Demo.ServeHTTP(w, r)
+		return nil
+	}
+	return []route{
+		{pattern: "GET /v1/demo", handle: handle, hidden: true},
+		{pattern: "POST /v1/demo/{act}", handle: handle, hidden: true},
+	}
 }
 
 func (s *Server) queueRoutes() []route {

@@ -49,6 +49,9 @@ func (b *poller) state(ctx context.Context, failed error) apitype.State {
 	} else {
 		out.Monitor = nil
 	}
+	if b.s.cfg.Demo != nil {
+		out.Parts = append(out.Parts, "demo")
+	}
 	if b.s.cfg.Cache != nil {
 		out.Parts = append(out.Parts, "cache")
 	}

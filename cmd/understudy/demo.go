@@ -26,8 +26,8 @@ func (a *app) demoCommand() *cobra.Command {
 		Long: `Start three instances as processes of their own, which compete for a role, deliver messages
 in order, raise an alarm when a source falls silent and fetch slow values once for all; and, where
 redis-server is installed, a shard of three nodes under a writer that counts what it loses. Kill any
-process as printed, and watch here and on the page what the others do. A killed process comes back
-after a while. Ctrl-C ends everything and leaves nothing behind: without --store, the store is an
+process as printed or with a button of the page, and watch here and there what the others do, with the
+promise beside what was measured. A killed process comes back after a while. Ctrl-C ends everything and leaves nothing behind: without --store, the store is an
 SQLite file in a temporary directory, which is in memory where the host has room for that.
 
 With --auto the demonstration kills by itself, act by act, measures, and ends with a table: exit 0 if

@@ -2,9 +2,11 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/understudy-ha/understudy/api/client"
@@ -14,20 +16,50 @@ import (
 const askerCount = 50
 
 // cacheAct shows a slow value that is fetched once for all, whoever dies.
-type cacheAct struct{ d *demo }
+type cacheAct struct {
+	d     *demo
+	asked chan bool // by people; true is to kill who fetches
+	busy  atomic.Bool
+	keys  atomic.Int64
+}
 
 func newCacheAct(d *demo) *cacheAct {
-	c := &cacheAct{d: d}
-	if !d.cfg.Auto {
-		d.world.onAsk = func(key, by string) {
+	c := &cacheAct{d: d, asked: make(chan bool, 1)}
+	d.record.addLanes("cache", names[:]...)
+	d.world.onAsk = func(key, by string) func() {
+		if !d.cfg.Auto {
 			d.voice.event("cache", "%s asks the source for %q, which takes %s", by, key, seconds(slowness))
 		}
+		d.record.start("cache", by)
+		return func() { d.record.stop("cache", by) }
 	}
 	return c
 }
 
-func (c *cacheAct) run(context.Context) {}
-func (c *cacheAct) ended(*process)      {}
+func (c *cacheAct) part() string { return "cache" }
+
+// run asks when people want it.
+func (c *cacheAct) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case kill := <-c.asked:
+			var err error
+			if kill {
+				_, err = c.askAndKill(ctx)
+			} else {
+				c.ask(ctx)
+			}
+			if err != nil && ctx.Err() == nil {
+				c.d.voice.event("cache", "%v", err)
+			}
+			c.busy.Store(false)
+		}
+	}
+}
+
+func (c *cacheAct) failed(*process) {}
 
 // settled: every peer is connected with all others, and votes.
 func (c *cacheAct) settled(ctx context.Context) bool {
@@ -40,49 +72,96 @@ func (c *cacheAct) settled(ctx context.Context) bool {
 	return true
 }
 
-func (c *cacheAct) try() []string {
-	return []string{
-		fmt.Sprintf("cache    for i in $(seq %d); do curl -s %s/v1/cache/price & done; wait", askerCount, c.d.fleet.urls[len(names)-1]),
-		"         (the source takes " + seconds(slowness) + ", and is asked once for all)",
+func (c *cacheAct) offers() []offer {
+	d, off := c.d, ""
+	for _, p := range d.fleet.procs { // with two away there is no majority, and no promise
+		if off == "" {
+			off = unserving(p, p.name)
+		}
 	}
+	if c.busy.Load() {
+		off = "the callers before have no answer yet"
+	}
+	do := func(kill bool) func(context.Context) error {
+		return func(context.Context) error {
+			if !c.busy.CompareAndSwap(false, true) {
+				return errors.New("the callers before have no answer yet")
+			}
+			c.asked <- kill // it has a place: nobody else is busy
+			return nil
+		}
+	}
+	return []offer{{
+		ID: "cache-kill", Part: "cache", Title: "Ask, and kill who fetches", Command: d.byPage("cache-kill"), do: do(true), Off: off, Promised: (worstFetch + slowness/2).Milliseconds(),
+		Text: fmt.Sprintf("%d callers want a value that takes %s, and the peer that fetches it is killed: another fetches, and all have it", askerCount, seconds(slowness)),
+	}, {
+		ID: "cache-ask", Part: "cache", Title: fmt.Sprintf("Ask %d times at once", askerCount), Command: d.byPage("cache-ask"), do: do(false), Off: off, Promised: worstFetch.Milliseconds(),
+		Text: fmt.Sprintf("%d callers want a value that takes %s: it is fetched once, and all have it", askerCount, seconds(slowness)),
+	}}
 }
+
+// worstFetch is how long callers wait at most while nobody dies.
+const worstFetch = slowness + 2*time.Second
 
 // play lets many ask at once, and then again while the one that fetches dies.
 func (c *cacheAct) play(ctx context.Context) ([]outcome, error) {
-	d := c.d
-	d.voice.event("cache", "%d askers at %d peers want a value at once that takes %s: it must be fetched once", askerCount, len(d.fleet.urls), seconds(slowness))
-	once := c.askAll(ctx, "price")
-	fetches := d.world.callersOf("price")
+	c.d.voice.event("cache", "%d askers at %d peers want a value at once that takes %s: it must be fetched once", askerCount, len(c.d.fleet.urls), seconds(slowness))
+	once := c.ask(ctx)
+	again, err := c.askAndKill(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return []outcome{once, again}, nil
+}
+
+// newKey is a key that nobody has asked for.
+func (c *cacheAct) newKey() string { return fmt.Sprintf("price-%d", c.keys.Add(1)) }
+
+// ask lets everyone ask at once.
+func (c *cacheAct) ask(ctx context.Context) outcome {
+	key, before := c.newKey(), c.d.failures.Load()
+	once := c.askAll(ctx, key)
+	fetches := c.d.world.callersOf(key)
 	once.what += fmt.Sprintf(", %d fetch", len(fetches))
 	once.broken = once.broken || len(fetches) != 1
-	d.voice.outcome(once)
+	if c.d.failures.Load() > before {
+		once.excuse()
+	}
+	c.d.announce(once)
+	return once
+}
 
-	// The same while who fetches dies: its askers turn to the others. It gets no value before, however late it is killed.
-	d.world.delayFirst("stock")
+// askAndKill does the same while who fetches dies: its askers turn to the others. It gets no value before, however late it is killed.
+func (c *cacheAct) askAndKill(ctx context.Context) (outcome, error) {
+	d, key, before := c.d, c.newKey(), c.d.failures.Load()
+	d.world.delayFirst(key)
 	dying := make(chan error, 1)
-	var back func()
+	release := func() {}
 	var victim *process
 	go func() {
-		err := d.await(ctx, "somebody fetches", func() bool { return len(d.world.callersOf("stock")) > 0 })
+		err := d.await(ctx, "somebody fetches", func() bool { return len(d.world.callersOf(key)) > 0 })
 		if err == nil {
 			<-time.After(slowness / 2)
-			victim = d.fleet.process(d.world.callersOf("stock")[0])
+			victim = d.fleet.process(d.world.callersOf(key)[0])
 			d.voice.event("cache", "kill -9 %d: %s fetches for %d askers; another must fetch", victim.running(), victim.name, askerCount)
-			_, back, err = victim.kill()
+			release, err = victim.killAndHold()
 		}
 		dying <- err
 	}()
-	again := c.askAll(ctx, "stock")
+	again := c.askAll(ctx, key)
 	if err := <-dying; err != nil {
-		return nil, err
+		return again, err
 	}
-	defer back()
-	fetches = d.world.callersOf("stock")
+	defer release()
+	fetches := d.world.callersOf(key)
 	again.what += fmt.Sprintf(" though %s died, %d fetches", victim.name, len(fetches))
 	again.broken = again.broken || len(fetches) != 2 || !slices.Contains(fetches, victim.name)
 	again.worst += slowness / 2
-	d.voice.outcome(again)
-	return []outcome{once, again}, nil
+	if d.failures.Load() > before+1 {
+		again.excuse()
+	}
+	d.announce(again)
+	return again, nil
 }
 
 // askAll lets everyone ask at once, and tells how many got the same value.
@@ -110,6 +189,6 @@ func (c *cacheAct) askAll(ctx context.Context, key string) outcome {
 	}
 	return outcome{
 		part: "cache", what: fmt.Sprintf("%d of %d had the value", same, askerCount), broken: same != askerCount,
-		took: time.Since(began), worst: slowness + 2*time.Second, slack: c.d.cfg.Slack,
+		took: time.Since(began), worst: worstFetch, slack: c.d.cfg.Slack,
 	}
 }

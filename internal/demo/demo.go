@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/understudy-ha/understudy/api/client"
@@ -71,18 +73,19 @@ type Page interface {
 	Addr() string
 	// Open opens its store, for the demonstration to look into, too: who called closes it.
 	Open(ctx context.Context) (store.Store, error)
-	// Serve serves the store until ctx ends.
-	Serve(ctx context.Context, st store.Store) error
+	// Serve serves the store until ctx ends; acts answers what is asked of the demonstration itself, at /v1/demo.
+	Serve(ctx context.Context, st store.Store, acts http.Handler) error
 	// Close lets go of the address.
 	Close(ctx context.Context)
 }
 
 // demo is what all acts share.
 type demo struct {
-	cfg   Config
-	voice *printer
-	dir   string // of everything that it writes
-	run   string // tells this demonstration from others on the same store
+	cfg    Config
+	voice  *printer
+	record *record
+	dir    string // of everything that it writes
+	run    string // tells this demonstration from others on the same store
 
 	minder *minder
 	world  *world
@@ -95,27 +98,31 @@ type demo struct {
 	peers []peer   // of the cache; the page's is the last
 	hosts []string // addresses of the instances
 
+	failures atomic.Int64 // how many processes ended or froze, so far
+
 	acts  []act
 	procs []*process
 }
 
 // act is a part of the demonstration.
 type act interface {
+	// part is the name of what it shows.
+	part() string
 	// run continues until ctx ends.
 	run(ctx context.Context)
-	// ended tells that a process of the demonstration has.
-	ended(p *process)
+	// failed tells that a process of the demonstration ended or froze.
+	failed(p *process)
 	// settled reports whether nothing is under way that a death has caused.
 	settled(ctx context.Context) bool
-	// try says what people may do, in lines.
-	try() []string
+	// offers are what people may do now, in a terminal and on the page.
+	offers() []offer
 	// play does it by itself: it kills, shows what happens, and tells what came of it.
 	play(ctx context.Context) ([]outcome, error)
 }
 
 // Run runs the demonstration until ctx ends, or with Auto until everything was shown. It leaves nothing behind.
 func Run(ctx context.Context, c Config) (err error) {
-	d := &demo{cfg: c, voice: newVoice(c.Out), run: fmt.Sprintf("%x", time.Now().UnixMilli())}
+	d := &demo{cfg: c, voice: newVoice(c.Out), record: newRecord(), run: fmt.Sprintf("%x", time.Now().UnixMilli())}
 	if d.dir, err = makeDir(); err != nil {
 		return err
 	}
@@ -146,12 +153,20 @@ func makeDir() (string, error) {
 
 // notifyEnded tells everyone that a process has.
 func (d *demo) notifyEnded(p *process, err error, planned bool) {
+	d.failures.Add(1)
+	d.record.mark(ended, "", p.name)
 	if !planned {
 		d.voice.event("process", "%s ended (%v); it comes back in %v%s", p.name, err, d.downTime(), p.lastOutput())
 	}
 	for _, act := range d.acts {
-		act.ended(p)
+		act.failed(p)
 	}
+}
+
+// announce tells what came of a promise, in the terminal and on the page.
+func (d *demo) announce(o outcome) {
+	d.voice.outcome(o)
+	d.record.outcome(o)
 }
 
 // downTime is how long a process that was killed stays away: a source until its silence was told.
@@ -164,10 +179,14 @@ func (d *demo) welcome(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
-	d.voice.printf("\nTry, in another terminal; what is killed comes back after %v:\n", d.downTime())
+	d.voice.printf("\nTry it on the page, or in another terminal; what is killed comes back after %v:\n", d.downTime())
 	for _, act := range d.acts {
-		for _, line := range act.try() {
-			d.voice.printf("  %s", line)
+		for i, o := range act.offers() {
+			part := o.Part
+			if i > 0 {
+				part = ""
+			}
+			d.voice.printf("  %-8s %s    (%s)", part, o.Command, o.promise())
 		}
 	}
 	d.voice.printf("  end      Ctrl-C; nothing is left behind\n")

@@ -15,6 +15,7 @@ import (
 const (
 	sensorName  = "sensor-4" // a process of its own, which can be killed
 	sensorCount = 6          // with those that continue for ever
+	alarmLane   = "alarm"    // of the page: while the alarm stands
 )
 
 // monitorAct shows a source that falls silent and returns.
@@ -29,6 +30,7 @@ func newMonitorAct(d *demo) *monitorAct {
 		argv: []string{d.cfg.Self, "demo", "sensor", sensorName, "--every", d.beatEvery().String(), "--to", strings.Join(d.fleet.urls, ",")},
 	}}
 	d.world.onAlarm = m.recordAlarm
+	d.record.addLanes("monitor", sensorName, alarmLane)
 	return m
 }
 
@@ -79,16 +81,23 @@ func Beat(ctx context.Context, to []*client.Client, every time.Duration, sources
 	}
 }
 
+func (m *monitorAct) part() string { return "monitor" }
+
 // recordAlarm says what the monitor told.
 func (m *monitorAct) recordAlarm(status, source string) {
-	what := status + ": " + source + " is silent"
 	if status != "ONSET" {
-		what = status + ": " + source + " is back"
+		m.d.record.stop("monitor", alarmLane)
+		m.d.voice.event("monitor", "%s: %s is back", status, source)
+		return
 	}
-	m.d.voice.event("monitor", "%s", what)
+	m.d.record.start("monitor", alarmLane)
+	m.d.voice.event("monitor", "%s: %s is silent", status, source)
+	if at := m.sensor.failedAt(); source == sensorName && time.Since(at) < recordFor {
+		m.d.announce(outcome{part: "monitor", what: sensorName + " was told silent", took: time.Since(at), worst: m.worstDelay(), slack: m.d.cfg.Slack})
+	}
 }
 
-func (m *monitorAct) ended(*process) {}
+func (m *monitorAct) failed(*process) {}
 
 // settled: every source has beaten.
 func (m *monitorAct) settled(ctx context.Context) bool {
@@ -96,8 +105,10 @@ func (m *monitorAct) settled(ctx context.Context) bool {
 	return err == nil && len(page.Sources) == sensorCount
 }
 
-func (m *monitorAct) try() []string {
-	return []string{fmt.Sprintf("monitor  kill -9 %d    (%s, which must beat within %s: one alarm, which ends when it is back)", m.sensor.running(), sensorName, seconds(m.limit()))}
+func (m *monitorAct) offers() []offer {
+	return []offer{m.d.kill(m.sensor, "machine", offer{
+		ID: "monitor-kill", Part: "monitor", Text: fmt.Sprintf("%s must beat within %s: one alarm is sent, which ends when it is back,", sensorName, seconds(m.limit())),
+	}, m.worstDelay())}
 }
 
 // play kills the source, and lets it come back.
@@ -106,18 +117,17 @@ func (m *monitorAct) play(ctx context.Context) ([]outcome, error) {
 	onsets, _ := w.alarmsOf("ONSET", sensorName)
 	abated, _ := w.alarmsOf("ABATED", sensorName)
 	d.voice.event("monitor", "kill -9 %d: %s falls silent, which must be told within %s", m.sensor.running(), sensorName, seconds(m.worstDelay()))
-	_, back, err := m.sensor.kill()
+	release, err := m.sensor.killAndHold()
 	if err != nil {
 		return nil, err
 	}
-	defer back()
+	defer release()
 	if err := d.await(ctx, "its silence is told", func() bool { n, _ := w.alarmsOf("ONSET", sensorName); return n > onsets }); err != nil {
 		return nil, err
 	}
 	_, at := w.alarmsOf("ONSET", sensorName)
-	silent := outcome{part: "monitor", what: sensorName + " was told silent", took: at.Sub(m.sensor.endedAt()), worst: m.worstDelay(), slack: d.cfg.Slack}
-	d.voice.outcome(silent)
-	back()
+	silent := outcome{part: "monitor", what: sensorName + " was told silent", took: at.Sub(m.sensor.failedAt()), worst: m.worstDelay(), slack: d.cfg.Slack}
+	release()
 	err = d.await(ctx, "its return is told", func() bool { n, _ := w.alarmsOf("ABATED", sensorName); return n > abated })
 	more, _ := w.alarmsOf("ONSET", sensorName)
 	less, _ := w.alarmsOf("ABATED", sensorName)
@@ -125,6 +135,6 @@ func (m *monitorAct) play(ctx context.Context) ([]outcome, error) {
 		part: "monitor", what: fmt.Sprintf("%d ONSET, %d ABATED of %s, %d of others", more-onsets, less-abated, sensorName, w.otherAlarms(sensorName)),
 		broken: err != nil || more-onsets != 1 || less-abated != 1 || w.otherAlarms(sensorName) > 0,
 	}
-	d.voice.outcome(sum)
+	d.announce(sum)
 	return []outcome{silent, sum}, nil
 }

@@ -25,7 +25,8 @@ type process struct {
 
 	mu    sync.Mutex
 	pid   int           // 0 while it does not run
-	since time.Time     // when it ended the last time
+	ice   bool          // it runs, but is frozen
+	since time.Time     // when it ended or froze the last time
 	held  chan struct{} // while an act keeps it away; closed to let it come back
 }
 
@@ -37,7 +38,7 @@ func (p *process) keepRunning(ctx context.Context, d *demo) {
 			return
 		}
 		p.mu.Lock()
-		p.since = time.Now()
+		p.since, p.ice = time.Now(), false
 		held := p.held
 		p.mu.Unlock()
 		d.notifyEnded(p, err, held != nil)
@@ -67,7 +68,10 @@ func (p *process) run(ctx context.Context, d *demo, again bool) error {
 	// Its own process group: Ctrl-C in the terminal is for the demonstration, which
 	// then stops the others in order.
 	cmd.SysProcAttr = ownGroup()
-	cmd.Cancel = func() error { return cmd.Process.Signal(p.stop) }
+	cmd.Cancel = func() error {
+		defer func() { _ = cmd.Process.Signal(syscall.SIGCONT) }() // one that is frozen hears nothing else
+		return cmd.Process.Signal(p.stop)
+	}
 	cmd.WaitDelay = stopWait
 	if err := cmd.Start(); err != nil {
 		return err
@@ -77,6 +81,11 @@ func (p *process) run(ctx context.Context, d *demo, again bool) error {
 	defer d.minder.unwatch(pid)
 	p.set(pid)
 	defer p.set(0)
+	d.record.start("monitor", p.name)
+	defer d.record.stop("monitor", p.name)
+	if again {
+		d.record.mark(back, "", p.name)
+	}
 	if again && !d.cfg.Auto {
 		d.voice.event("process", "%s is back; to kill it again: kill -9 %d", p.name, pid)
 	}
@@ -115,31 +124,87 @@ func (p *process) running() int {
 	return p.pid
 }
 
-// endedAt is when it ended the last time.
-func (p *process) endedAt() time.Time {
+// isServing reports whether it runs, and is not frozen.
+func (p *process) isServing() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.pid != 0 && !p.ice
+}
+
+// failedAt is when it ended or froze the last time.
+func (p *process) failedAt() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.since
 }
 
-// kill kills it, and keeps it away until back is called.
-func (p *process) kill() (pid int, back func(), err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.pid == 0 {
-		return 0, nil, fmt.Errorf("%s does not run", p.name)
-	}
+// kill kills it, as kill -9 does in a terminal: it comes back after a while.
+func (p *process) kill() error { return p.end(nil) }
+
+// killAndHold kills it, and keeps it away until release is called.
+func (p *process) killAndHold() (release func(), err error) {
 	held := make(chan struct{})
-	p.held = held
-	if err := syscall.Kill(p.pid, syscall.SIGKILL); err != nil {
-		return 0, nil, fmt.Errorf("kill %s: %w", p.name, err)
+	if err := p.end(held); err != nil {
+		return nil, err
 	}
-	return p.pid, sync.OnceFunc(func() {
+	return sync.OnceFunc(func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.held = nil
 		close(held)
 	}), nil
+}
+
+func (p *process) end(held chan struct{}) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pid == 0 {
+		return fmt.Errorf("%s does not run now", p.name)
+	}
+	if err := syscall.Kill(p.pid, syscall.SIGKILL); err != nil {
+		return fmt.Errorf("kill %s: %w", p.name, err)
+	}
+	if held != nil {
+		p.held = held
+	}
+	return nil
+}
+
+// freeze stops it for a while, as a long pause would, and tells everyone.
+func (p *process) freeze(d *demo) error {
+	if err := p.stopFor(d.downTime(), func() { d.record.mark(back, "", p.name) }); err != nil {
+		return err
+	}
+	d.failures.Add(1)
+	d.record.mark(frozen, "", p.name)
+	d.voice.event("process", "%s is frozen; it goes on in %v", p.name, d.downTime())
+	for _, act := range d.acts {
+		act.failed(p)
+	}
+	return nil
+}
+
+func (p *process) stopFor(pause time.Duration, thawed func()) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pid == 0 || p.ice {
+		return fmt.Errorf("%s is not back yet", p.name)
+	}
+	pid := p.pid
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		return fmt.Errorf("freeze %s: %w", p.name, err)
+	}
+	p.ice, p.since = true, time.Now()
+	time.AfterFunc(pause, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.pid == pid && p.ice { // else it was killed meanwhile
+			p.ice = false
+			_ = syscall.Kill(pid, syscall.SIGCONT)
+			thawed()
+		}
+	})
+	return nil
 }
 
 // minder is a process that outlives the demonstration for a moment, whatever ends
@@ -161,7 +226,7 @@ while read -r sign pid; do
 	-) pids="${pids%% $pid *} ${pids#* $pid }" ;;
 	esac
 done
-for pid in $pids; do kill -TERM -$pid 2>/dev/null; done
+for pid in $pids; do kill -TERM -$pid 2>/dev/null; kill -CONT -$pid 2>/dev/null; done
 n=0
 while [ $n -lt 50 ]; do
 	left=

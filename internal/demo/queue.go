@@ -14,7 +14,7 @@ import (
 
 const (
 	keyCount  = 8
-	pace      = 250 * time.Millisecond // between two batches, each of the next key
+	pace      = 100 * time.Millisecond // between two batches, each of the next key
 	hurryPace = 100 * time.Millisecond // the same, of all keys at once, while the act is played: more than can be done
 	workTime  = 150 * time.Millisecond // for a batch, in the act
 )
@@ -37,8 +37,11 @@ type queueAct struct {
 func newQueueAct(d *demo) *queueAct {
 	q := &queueAct{d: d, waits: map[string]string{}}
 	d.world.onBatch = q.recordDelivery
+	d.record.addLanes("queue", names[:]...)
 	return q
 }
+
+func (q *queueAct) part() string { return "queue" }
 
 // run adds batches, key after key. One whose answer is lost is added again under its id.
 func (q *queueAct) run(ctx context.Context) {
@@ -70,8 +73,8 @@ func (q *queueAct) run(ctx context.Context) {
 	}
 }
 
-// ended notes which keys wait for another instance.
-func (q *queueAct) ended(p *process) {
+// failed notes which keys wait for another instance.
+func (q *queueAct) failed(p *process) {
 	if q.d.fleet.process(p.name) == nil {
 		return
 	}
@@ -82,7 +85,7 @@ func (q *queueAct) ended(p *process) {
 		q.waits[key] = p.name
 	}
 	if len(q.waits) > n {
-		q.victims, q.since = append(q.victims, p.name), p.endedAt()
+		q.victims, q.since = append(q.victims, p.name), p.failedAt()
 	} else if !q.d.cfg.Auto {
 		q.d.voice.event("queue", "%s was not the last to deliver for any key; the others go on", p.name)
 	}
@@ -98,10 +101,11 @@ func (q *queueAct) settled(context.Context) bool {
 
 // recordDelivery notes which keys continue.
 func (q *queueAct) recordDelivery(key, by string) {
+	q.d.record.saw("queue", by)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	victim, waits := q.waits[key]
-	if !waits || by == victim && q.d.fleet.process(by).running() == 0 {
+	if !waits || by == victim && !q.d.fleet.process(by).isServing() {
 		return // sent before it died
 	}
 	if delete(q.waits, key); len(q.waits) > 0 {
@@ -114,22 +118,18 @@ func (q *queueAct) recordDelivery(key, by string) {
 	}
 	q.victims = nil
 	q.rescues++
-	q.d.voice.outcome(q.last)
+	q.d.announce(q.last)
 	if !q.d.cfg.Auto {
 		q.d.voice.event("queue", "so far %v", q.d.world.count())
 	}
 }
 
-func (q *queueAct) try() []string {
-	name, _ := q.busiest()
-	p := q.d.fleet.process(name)
-	if p == nil {
-		return nil
-	}
+func (q *queueAct) offers() []offer {
+	name, keys := q.busiest()
 	_, worst := q.d.windows().WorstTakeover()
-	return []string{
-		fmt.Sprintf("queue    kill -9 %d    (%s, who delivers for some keys: they go on elsewhere, in order, within %s)", p.running(), name, seconds(worst)),
-	}
+	return []offer{q.d.kill(q.d.fleet.process(name), "deliverer", offer{
+		ID: "queue-kill", Part: "queue", Text: fmt.Sprintf("%s delivers for %d of %d keys: they go on elsewhere, in order,", name, keys, keyCount),
+	}, worst)}
 }
 
 // busiest is the instance that delivers the most keys.
@@ -160,11 +160,11 @@ func (q *queueAct) play(ctx context.Context) ([]outcome, error) {
 	q.mu.Lock()
 	rescues := q.rescues
 	q.mu.Unlock()
-	_, back, err := p.kill()
+	release, err := p.killAndHold()
 	if err != nil {
 		return nil, err
 	}
-	defer back()
+	defer release()
 	var last outcome
 	if err := d.await(ctx, "its keys go on", func() bool {
 		q.mu.Lock()
@@ -179,7 +179,7 @@ func (q *queueAct) play(ctx context.Context) ([]outcome, error) {
 	err = d.await(ctx, "everything is delivered", func() bool { return d.world.count().delivered >= q.added.Load() })
 	sum := d.world.count()
 	total := outcome{part: "queue", what: sum.String(), broken: err != nil || sum.disordered+sum.twice > 0}
-	d.voice.outcome(total)
+	d.announce(total)
 	q.hurry.Store(false)
 	q.stop.Store(false)
 	return []outcome{last, total}, nil

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/elect"
 )
@@ -25,13 +25,21 @@ type roleAct struct {
 	turns  int // how often someone took over
 }
 
-func newRoleAct(d *demo) *roleAct { return &roleAct{d: d} }
+func newRoleAct(d *demo) *roleAct {
+	d.record.addLanes("role", names[:]...)
+	return &roleAct{d: d}
+}
+
+func (r *roleAct) part() string { return "role" }
 
 // run looks who holds the role, and tells each change.
 func (r *roleAct) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if who, err := r.d.page.Role(ctx, roleName); err == nil {
 			r.recordHolder(ctx, who.Name, who.Term)
+			if p := r.d.fleet.process(who.Name); p != nil && p.running() != 0 { // the store believes in one that died for a moment
+				r.d.record.saw("role", who.Name)
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -53,36 +61,41 @@ func (r *roleAct) recordHolder(ctx context.Context, name string, term int64) {
 	switch {
 	case before == "":
 		d.voice.event("role", "%s holds %q, term %d", name, roleName, term)
-	case p != nil && p.endedAt().After(since): // it may be back already
+	case p != nil && p.failedAt().After(since): // it may be back already
 		r.last = outcome{
 			part: "role", what: fmt.Sprintf("%s took %q over from %s", name, roleName, before), slack: d.cfg.Slack,
-			took: time.Since(p.endedAt()), worst: d.cfg.Timing.Timeout + d.cfg.Timing.Interval,
+			took: time.Since(p.failedAt()), worst: d.cfg.Timing.Timeout + d.cfg.Timing.Interval,
 		}
 		r.turns++
-		d.voice.outcome(r.last)
+		d.announce(r.last)
 	default:
-		d.voice.event("role", "%q: %s → %s%s, term %d", roleName, before, name, r.moveReason(ctx, before), term)
+		reason, gap := r.move(ctx, before, term)
+		d.voice.event("role", "%q: %s → %s%s, term %d", roleName, before, name, reason, term)
+		d.record.outcome(outcome{part: "role", what: fmt.Sprintf("%s gave %q to %s%s", before, roleName, name, reason), took: gap})
 	}
 	if p := d.fleet.process(name); p != nil && !d.cfg.Auto {
 		d.voice.hint("to kill %s: kill -9 %d", name, p.running())
 	}
 }
 
-// moveReason someone who did not die holds the role no more, in brackets.
-func (r *roleAct) moveReason(ctx context.Context, before string) string {
+// move is why someone who did not die holds the role no more, in brackets, and how long nobody did.
+func (r *roleAct) move(ctx context.Context, before string, term int64) (reason string, gap time.Duration) {
 	events, err := r.d.page.History(ctx, client.Query{Part: elect.Space, Subject: roleName, Limit: 5})
 	if err != nil {
-		return ""
+		return "", 0
 	}
-	for _, e := range slices.Backward(events) {
-		if e.To == "" && strings.HasPrefix(e.From, before+"/") {
-			return " (" + e.Reason + ")"
+	for _, e := range events { // oldest first
+		switch {
+		case e.To == "" && strings.HasPrefix(e.From, before+"/"):
+			reason = " (" + e.Reason + ")"
+		case e.Term == term && e.To != "":
+			gap = time.Duration(e.DurationMS) * time.Millisecond
 		}
 	}
-	return ""
+	return reason, gap
 }
 
-func (r *roleAct) ended(*process) {}
+func (r *roleAct) failed(*process) {}
 
 func (r *roleAct) settled(ctx context.Context) bool {
 	role, err := r.d.page.Role(ctx, roleName)
@@ -96,16 +109,27 @@ func (r *roleAct) currentHolder() (holder string, turns int, last outcome) {
 	return r.holder, r.turns, r.last
 }
 
-func (r *roleAct) try() []string {
+func (r *roleAct) offers() []offer {
+	d := r.d
 	holder, _, _ := r.currentHolder()
-	p := r.d.fleet.process(holder)
-	if p == nil {
-		return nil
-	}
-	return []string{
-		fmt.Sprintf("role     kill -9 %d    (%s, who holds %q: a standby takes over within %s)", p.running(), holder, roleName, seconds(r.d.cfg.Timing.Timeout+r.d.cfg.Timing.Interval)),
-		fmt.Sprintf("         %s    (within milliseconds)", r.d.command("role", "resign", roleName)),
-	}
+	p := d.fleet.process(holder)
+	worst := d.cfg.Timing.Timeout + d.cfg.Timing.Interval
+	off := unserving(p, "primary")
+	return []offer{d.kill(p, "primary", offer{
+		ID: "role-kill", Part: "role", Text: fmt.Sprintf("%s holds %q: a standby takes over", holder, roleName),
+	}, worst), {
+		ID: "role-freeze", Part: "role", Title: "Freeze " + holder, Command: d.byPage("role-freeze"), Promised: worst.Milliseconds(), Off: off,
+		Text: fmt.Sprintf("SIGSTOP for %v: %s still believes that it holds %q; its program is stopped, and a standby takes over", d.downTime(), holder, roleName),
+		do:   func(context.Context) error { return p.freeze(d) },
+	}, {
+		ID: "role-resign", Part: "role", Title: "Ask " + holder + " to resign", Command: d.command("role", "resign", roleName), Off: off,
+		Text: "a planned hand-over: its program is stopped, and a standby starts within milliseconds",
+		do: func(ctx context.Context) error {
+			d.record.mark(asked, "role", holder)
+			_, err := d.page.Resign(ctx, roleName, apitype.ResignRequest{By: "the demonstration"})
+			return err
+		},
+	}}
 }
 
 // play kills the holder. On a machine that is too busy the role can change hands at the same
@@ -127,11 +151,11 @@ func (r *roleAct) kill(ctx context.Context) ([]outcome, error) {
 		return nil, fmt.Errorf("nobody holds %q", roleName)
 	}
 	d.voice.event("role", "kill -9 %d: %s holds %q, and a standby must take it over", p.running(), holder, roleName)
-	_, back, err := p.kill()
+	release, err := p.killAndHold()
 	if err != nil {
 		return nil, err
 	}
-	defer back()
+	defer release()
 	var n int
 	var last outcome
 	if err := d.await(ctx, "somebody takes the role over", func() bool {

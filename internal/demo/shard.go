@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/api/apitype"
+	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/shard/engine/redis"
 )
 
@@ -31,6 +32,7 @@ type shardAct struct {
 
 	mu    sync.Mutex
 	seen  string    // address of the last write
+	wrote time.Time // when that was
 	fell  time.Time // when the primary's process ended; zero once it is replaced
 	from  string    // its address
 	last  outcome
@@ -48,6 +50,9 @@ func newShardAct(d *demo, program string) (*shardAct, error) {
 		if err := s.add(i, program, free[2*i], free[2*i+1]); err != nil {
 			return nil, err
 		}
+	}
+	for i := range nodeCount {
+		d.record.addLanes("shard", s.procs[2*i].name)
 	}
 	s.writer = newWriter(d, s)
 	return s, nil
@@ -86,15 +91,17 @@ func (s *shardAct) add(i int, program, node, checks string) error {
 // for the new one once per second, and no write is acknowledged before.
 func (s *shardAct) worstTakeover() time.Duration { return s.d.cfg.Timing.Interval + 3*time.Second }
 
+func (s *shardAct) part() string { return "shard" }
+
 func (s *shardAct) run(ctx context.Context) { s.writer.run(ctx) }
 
-// ended notes the death of the primary.
-func (s *shardAct) ended(p *process) {
+// failed notes the death of the primary.
+func (s *shardAct) failed(p *process) {
 	at := s.writer.currentAddress()
 	for i, node := range s.nodes {
 		if s.procs[2*i] == p && node == at {
 			s.mu.Lock()
-			s.fell, s.from = p.endedAt(), node
+			s.fell, s.from = p.failedAt(), node
 			s.mu.Unlock()
 		}
 	}
@@ -102,13 +109,17 @@ func (s *shardAct) ended(p *process) {
 
 // recordWrite tells that a write was acknowledged by the primary at an address.
 func (s *shardAct) recordWrite(at string) {
+	s.d.record.saw("shard", s.nameOf(at))
 	s.mu.Lock()
-	seen, fell, from := s.seen, s.fell, s.from
-	s.seen = at
+	seen, fell, from, before := s.seen, s.fell, s.from, s.wrote
+	s.seen, s.wrote = at, time.Now()
 	if fell.IsZero() || at == from {
 		s.mu.Unlock()
 		if fell.IsZero() && at != seen {
 			s.d.voice.event("shard", "%s is the primary", s.nameOf(at))
+			if seen != "" {
+				s.d.record.outcome(outcome{part: "shard", what: fmt.Sprintf("%s gave way to %s; %s", s.nameOf(seen), s.nameOf(at), s.writer), took: time.Since(before)})
+			}
 		}
 		return
 	}
@@ -120,7 +131,7 @@ func (s *shardAct) recordWrite(at string) {
 	s.times++
 	last := s.last
 	s.mu.Unlock()
-	s.d.voice.outcome(last)
+	s.d.announce(last)
 	if !s.d.cfg.Auto {
 		s.d.voice.event("shard", "so far %s", s.writer)
 	}
@@ -145,12 +156,21 @@ func (s *shardAct) primary() *process {
 	return nil
 }
 
-func (s *shardAct) try() []string {
-	out := []string{"shard    " + s.d.command("shard", "show", s.name)}
-	if p := s.primary(); p != nil {
-		out = append(out, fmt.Sprintf("         kill -9 %d    (%s, the primary: a replica takes over, and no acknowledged write is lost)", p.running(), p.name))
-	}
-	return append(out, "         "+s.d.command("shard", "switchover", s.name))
+func (s *shardAct) offers() []offer {
+	p, d := s.primary(), s.d
+	return []offer{d.kill(p, "primary", offer{
+		ID: "shard-kill", Part: "shard", Text: "the primary: a replica takes over, no acknowledged write is lost, and writes go on",
+	}, s.worstTakeover()), {
+		ID: "shard-switchover", Part: "shard", Title: "Switch over", Command: d.command("shard", "switchover", s.name), Off: unserving(p, "primary"),
+		Text: "a planned switchover: a replica that has everything becomes the primary",
+		do: func(ctx context.Context) error {
+			_, err := d.page.Switchover(ctx, s.name, client.Switchover{By: "the demonstration"})
+			if err == nil {
+				d.record.mark(asked, "shard", p.name)
+			}
+			return err
+		},
+	}}
 }
 
 // settled: all nodes are there, each may be promoted, and the primary is written to.
@@ -175,11 +195,11 @@ func (s *shardAct) play(ctx context.Context) ([]outcome, error) {
 	s.mu.Lock()
 	times := s.times
 	s.mu.Unlock()
-	_, back, err := p.kill()
+	release, err := p.killAndHold()
 	if err != nil {
 		return nil, err
 	}
-	defer back()
+	defer release()
 	var last outcome
 	if err := d.await(ctx, "writes go on", func() bool {
 		s.mu.Lock()
@@ -196,6 +216,6 @@ func (s *shardAct) play(ctx context.Context) ([]outcome, error) {
 	if err != nil {
 		total.what = fmt.Sprintf("what was written cannot be read: %v", cmp.Or(unread, err))
 	}
-	d.voice.outcome(total)
+	d.announce(total)
 	return []outcome{last, total}, nil
 }

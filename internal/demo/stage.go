@@ -42,7 +42,7 @@ func (d *demo) open(ctx context.Context) error {
 	if err := d.makeActs(); err != nil {
 		return err
 	}
-	return d.runAll(ctx, func(ctx context.Context) error { return page.Serve(ctx, st) })
+	return d.runAll(ctx, func(ctx context.Context) error { return page.Serve(ctx, st, d.handler()) })
 }
 
 // runAll runs the page, the acts and their processes until ctx ends or a part fails.

@@ -115,6 +115,12 @@ type outcome struct {
 
 func (o outcome) kept() bool { return !o.broken && (o.worst == 0 || o.took <= o.worst+o.slack) }
 
+// excuse takes the promise back: more was killed than it allows for.
+func (o *outcome) excuse() {
+	o.what += ", and something else died meanwhile"
+	o.worst, o.broken = 0, false
+}
+
 func (o outcome) String() string {
 	switch {
 	case o.worst == 0:

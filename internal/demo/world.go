@@ -33,7 +33,7 @@ type world struct {
 	// Who is told of what comes. Set before start.
 	onAlarm func(status, source string)
 	onBatch func(key, by string)
-	onAsk   func(key, by string)
+	onAsk   func(key, by string) (answered func())
 
 	effort atomic.Int64 // how long it takes to do what a batch says
 
@@ -75,7 +75,7 @@ func newWorld(d *demo) (*world, error) {
 	w := &world{
 		run: d.run, listener: l, url: "http://" + l.Addr().String(), keys: map[string]*keyState{}, ids: map[string]bool{},
 		alarms: map[string]int{}, told: map[string]time.Time{}, asked: map[string][]string{}, held: map[string]bool{},
-		onAlarm: func(string, string) {}, onBatch: func(string, string) {}, onAsk: func(string, string) {},
+		onAlarm: func(string, string) {}, onBatch: func(string, string) {}, onAsk: func(string, string) func() { return func() {} },
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /deliver", w.deliver)
@@ -162,7 +162,7 @@ func (w *world) serveSlowValue(out http.ResponseWriter, r *http.Request) {
 	n := len(w.asked[key])
 	held := n == 1 && w.held[key]
 	w.mu.Unlock()
-	w.onAsk(key, by)
+	defer w.onAsk(key, by)()
 	var done <-chan time.Time
 	if !held {
 		done = time.After(slowness)

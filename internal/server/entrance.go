@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 
 	"github.com/understudy-ha/understudy/internal/settings"
 	"github.com/understudy-ha/understudy/internal/shardagent"
@@ -19,6 +20,7 @@ type entrance struct {
 	guide               net.Listener        // for Sentinel clients; nil without
 	sockets             *nameSockets        // for DNS; nil without
 	beside              []*shardagent.Flags // agents, which listen already
+	demo                http.Handler        // of the demonstration whose page this is; nil in a server
 }
 
 // openEntrance listens for all that the configuration names; waits is what is answered until the

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"net/http"
 
 	"github.com/understudy-ha/understudy/internal/instance"
 	"github.com/understudy-ha/understudy/internal/settings"
@@ -42,8 +43,9 @@ func (p *Page) Addr() string { return p.at.Addr }
 // Open opens its store. Who called closes it.
 func (p *Page) Open(ctx context.Context) (store.Store, error) { return p.host.Open(ctx) }
 
-// Serve serves the store until ctx ends.
-func (p *Page) Serve(ctx context.Context, st store.Store) error {
+// Serve serves the store until ctx ends, and acts at /v1/demo.
+func (p *Page) Serve(ctx context.Context, st store.Store, acts http.Handler) error {
+	p.at.demo = acts
 	return p.host.WithKeeper(ctx, st, p.cfg.Instance(), func(ctx context.Context, k *lease.Keeper) error {
 		return serveOn(ctx, p.host, p.cfg, p.at, st, k, nil)
 	})

@@ -215,7 +215,7 @@ func (s *served) api(addr string) api.Config {
 		Store: s.store, Hub: s.keeper.Notifier(), Keepers: s.keepers, Self: s.held.term, Roles: cfg.RoleNames(),
 		Dispatchers: s.queues.stats(),
 		Counters:    func() []api.Counter { return append(s.names.counters(), s.hooks.counters()...) },
-		Token:       cfg.Token, Limits: cfg.Limits.Limits(), Listen: addr, Version: s.host.Version, Logger: s.host.Log,
+		Demo:        s.demo, Token: cfg.Token, Limits: cfg.Limits.Limits(), Listen: addr, Version: s.host.Version, Logger: s.host.Log,
 	}
 	if s.cert != nil {
 		out.CertificateExpires = s.cert.expires
