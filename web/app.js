@@ -4,6 +4,7 @@ import { byId, el, setText, setTitle, timeOf } from './dom.js';
 import { Unauthorized, ask, follow, setToken, token } from './stream.js';
 import * as cache from './cache.js';
 import * as charts from './charts.js';
+import * as demo from './demo.js';
 import * as history from './history.js';
 import * as instances from './instances.js';
 import * as jobs from './jobs.js';
@@ -13,6 +14,7 @@ import * as pages from './pages.js';
 import * as queues from './queues.js';
 import * as roles from './roles.js';
 import * as shards from './shards.js';
+import * as takeovers from './takeovers.js';
 
 let stop = () => {};
 let stopCache = null; // while a cache's peer is followed
@@ -32,13 +34,17 @@ async function start() {
   try {
     const { events } = await (await ask('/v1/history?limit=100')).json();
     history.fill(events);
+    takeovers.fill(events);
     signedIn(true);
     stop = follow({
       connected: () => connection('live'),
       lost: () => connection('lost'),
       unauthorized: () => signedIn(false),
       state: show,
-      history: (e) => history.add(e),
+      history: (e) => {
+        history.add(e);
+        takeovers.add(e);
+      },
     }, events.length ? events[events.length - 1].id : 0);
   } catch (err) {
     if (err instanceof Unauthorized) {
@@ -132,6 +138,8 @@ function show(state) {
   if (state.store.now) jobs.update(state.store.now);
   overview.update();
   charts.update();
+  demo.update(state.parts);
+  takeovers.update(state);
   pages.seek();
   showTitle();
 }

@@ -31,6 +31,7 @@ const long = "nightly-reconciliation-of-accounts-with-a-name-that-is-too-long-fo
 type stage struct {
 	t     *testing.T
 	token string // that it asks for; "" for none
+	demo  http.Handler
 	store *memory.Store
 	table monitor.Store
 	peer  *peer
@@ -53,7 +54,7 @@ func newStage(t *testing.T) *stage {
 // start serves the store, at its address.
 func (s *stage) start() {
 	s.t.Helper()
-	server, err := api.New(api.Config{Store: s.store, Token: s.token, Shards: directory{s.store.Registry()}, Cache: s.peer, Version: "v1"})
+	server, err := api.New(api.Config{Store: s.store, Token: s.token, Shards: directory{s.store.Registry()}, Cache: s.peer, Version: "v1", Demo: s.demo, Listen: s.addr})
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -55,8 +55,14 @@ func (b *Browser) Page(t testing.TB, width, height int, theme string) *Page {
 // Theme makes the page light or dark; nothing moves by itself.
 func (p *Page) Theme(theme string) {
 	p.t.Helper()
+	p.Motion(theme, "reduce")
+}
+
+// Motion is a theme with what people want of motion: reduce, or no-preference.
+func (p *Page) Motion(theme, motion string) {
+	p.t.Helper()
 	p.do("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{
-		{"name": "prefers-color-scheme", "value": theme}, {"name": "prefers-reduced-motion", "value": "reduce"},
+		{"name": "prefers-color-scheme", "value": theme}, {"name": "prefers-reduced-motion", "value": motion},
 	}})
 }
 
