@@ -1,4 +1,4 @@
-# make run    a demo of everything on this machine: kill any process and watch it recover
+# make run    a demo of everything on this machine: kill any process, from its page or a terminal, and watch it recover
 # make unit   every test that needs no server: 80 s on two cores
 # make test   install what the tests need, run everything with -race: about 13 minutes on two cores
 # make check  formatting, vet, static checks, of bench/ and adapters/ too: no servers
