@@ -68,8 +68,8 @@ type Lease struct {
 	// when the lease is free.
 	Places int
 	// Waiting is how many live sessions have joined to wait for the lease; as
-	// Join and Acquire return it to one of them, only those that joined before it.
-	// It only spreads their attempts.
+	// Join and Acquire return it to one of them, only those that joined before it,
+	// or as many of them as matter. It only spreads their attempts: whoever acquires the lease is told nothing by it.
 	Waiting int
 }
 

@@ -7,8 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/store/postgres"
 )
 
 // Of many watchers that can do without, few listen; one that cannot always may.
@@ -70,4 +73,91 @@ func TestFewListen(t *testing.T) {
 			return fmt.Errorf("refused: %w", r.err)
 		}
 	})
+}
+
+// A connection that serves a session has compiled and planned what a hand-over needs, and that has changed nothing.
+func TestRehearsal(t *testing.T) {
+	url := realserver.Postgres(t, realserver.PostgresOptions{Settings: map[string]string{"track_functions": "all"}}).NewDatabase(t)
+	s := open(t, url)
+	n := start(t, s, "a", time.Hour)
+	for range 3 {
+		if _, err := s.RenewSession(amply(t), n.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil { // then the server counts its calls
+		t.Fatal(err)
+	}
+	conn := connect(t, url)
+	realserver.Eventually(t, ample, "the connection has rehearsed once", func() error {
+		var calls int
+		err := conn.QueryRow(t.Context(), "SELECT coalesce(sum(calls), 0) FROM pg_stat_user_functions WHERE funcname LIKE '%rehearse'").Scan(&calls)
+		if err == nil && calls != 1 {
+			err = fmt.Errorf("%d times", calls)
+		}
+		return err
+	})
+
+	id, term := lease.NewID(), int64(0)
+	handOver := func(conn *pgx.Conn) (planned int) {
+		t.Helper()
+		plans := func() (n int) {
+			t.Helper()
+			if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_backend_memory_contexts WHERE name = 'CachedPlanSource'").Scan(&n); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		before := plans()
+		var verdict string
+		var released bool
+		err := conn.QueryRow(t.Context(), postgres.InSQL("SELECT verdict, (lease).term FROM {{rules}}.acquire('role', $1, $2, $3, '', 0, false, 1, 10000)"), id, n.ID, term).Scan(&verdict, &term)
+		if err == nil {
+			err = conn.QueryRow(t.Context(), postgres.InSQL("SELECT {{rules}}.release('role', $1, $2, $3, '', 0, '', 10000)"), id, n.ID, term).Scan(&released)
+		}
+		if err != nil || verdict != "taken" || !released {
+			t.Fatal(verdict, released, err)
+		}
+		return plans() - before
+	}
+	handOver(connect(t, url)) // the lease has been held before
+	tx := begin(t, conn)
+	var wrote bool
+	if _, err := tx.Exec(t.Context(), postgres.InSQL("SELECT {{rules}}.rehearse()")); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.QueryRow(t.Context(), "SELECT pg_current_xact_id_if_assigned() IS NOT NULL").Scan(&wrote); err != nil || wrote {
+		t.Errorf("a rehearsal wrote something: %v, %v", wrote, err)
+	}
+	commit(t, tx)
+	cold, warm := handOver(connect(t, url)), handOver(conn)
+	t.Logf("%d statements planned without a rehearsal, %d after it", cold, warm)
+	if warm > cold/4 {
+		t.Errorf("a hand-over planned %d statements after a rehearsal, and %d without one", warm, cold)
+	}
+}
+
+// waiters is how many sessions crowdAtALease lets wait for a lease.
+const waiters = 300
+
+func crowdAtALease(t *testing.T, url string) {
+	t.Helper()
+	exec(t, url, fmt.Sprintf(`INSERT INTO understudy.session (id, instance_id, name, address, interval_ns, timeout_ns, started, deadline)
+			SELECT 'waiter-' || n, n, n, '', 3600000000000, 86400000000000, clock_timestamp(), clock_timestamp() + interval '1 day' FROM generate_series(1, %d) n;
+		INSERT INTO understudy.waiter (space, key, session) SELECT 'role', 'billing', 'waiter-' || n FROM generate_series(1, %[1]d) n ORDER BY n`, waiters))
+}
+
+// costsOfRenewals: a renewal reads little, however many wait for the same lease, before its session or behind.
+func costsOfRenewals(ctx context.Context) (calls []cost) {
+	for _, n := range []int{1, waiters / 2, waiters} {
+		id := fmt.Sprintf("waiter-%d", n)
+		calls = append(calls, cost{"the renewal of " + id, 30, func(s *postgres.Store) error {
+			r, err := s.RenewSession(ctx, id)
+			if err == nil && (len(r.Waits) != 1 || r.Waits[0].Waiting != min(n-1, 4)) {
+				err = fmt.Errorf("it waits for %+v", r.Waits)
+			}
+			return err
+		}})
+	}
+	return calls
 }

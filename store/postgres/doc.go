@@ -56,6 +56,10 @@
 // arguments is p_waited: the contender has counted a whole T by its own clock (lease/takeoverpolicy.go). There
 // 'lapsed' is a reason, and means the holder's session.
 //
+// PL/pgSQL plans a statement when a connection first comes to it. So that a hand-over does not wait for that, the first
+// renewal of a connection has it rehearse: acquire and release run for a lease without a space, which is in no row. A
+// statement that a hand-over needs must be reached by that too, and write nothing then (TestRehearsal).
+//
 // # Names in SQL
 //
 // Tables, columns and functions keep the names that they were created with. Where Go has another:

@@ -92,6 +92,7 @@ func openWith(ctx context.Context, cfg Config, rules ruleSet) (*Store, error) {
 	}
 	s.monitors = &monitors{db: s}
 	s.renewals.store = s
+	s.pool.rehearsal = s.sql("SELECT {{rules}}.rehearse()")
 	s.listener = &sharedListener{watch: s.Watch, closing: s.pool.closing}
 	if cfg.NoMigrate {
 		err = s.pool.withConnection(ctx, ordinary, func(ctx context.Context, conn *pgx.Conn) error { return conn.Ping(ctx) })

@@ -39,6 +39,9 @@ type pool struct {
 	places chan struct{} // holds one for each connection in use
 	common chan struct{} // … for each that is not in use for sessions
 
+	// rehearsal makes a connection ready for a hand-over.
+	rehearsal string
+
 	// restore brings back functions that a call did not find; nil if that is not allowed.
 	restore func(context.Context) bool
 
@@ -101,7 +104,20 @@ func (p *pool) tryOnce(ctx context.Context, l lane, f func(context.Context, *pgx
 	if isReplica(err) {
 		_ = conn.Close(ctx) // the primary is elsewhere now
 	}
+	if l == sessions && err == nil {
+		p.rehearse(ctx, conn)
+	}
 	return err
+}
+
+// rehearse makes a connection that serves a session ready for a hand-over: one renewal is later by some milliseconds, and
+// not the first hand-over. That it failed costs no more than these.
+func (p *pool) rehearse(ctx context.Context, conn *pgx.Conn) {
+	const done = "rehearsed"
+	if state := conn.PgConn().CustomData(); state[done] == nil {
+		state[done] = true
+		_, _ = conn.Exec(ctx, p.rehearsal)
+	}
 }
 
 // reserve waits for a place.

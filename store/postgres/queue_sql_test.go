@@ -184,14 +184,15 @@ func TestEnqueueRefuses(t *testing.T) {
 }
 
 // TestCosts: with very many batches finished, no operation looks at more than a few
-// rows for each key that it is about, or that is busy.
+// rows for each key that it is about, or that is busy; and no renewal, with very many sessions that wait.
 func TestCosts(t *testing.T) {
 	const keys = 100
 	var me lease.Session
 	checkCosts(t, func(t *testing.T, server *realserver.PostgresServer) (url string) {
 		url, me = busyQueue(t, server, keys)
+		crowdAtALease(t, url)
 		return url
-	}, func(ctx context.Context) []cost { return costsOfQueue(ctx, me, keys) })
+	}, func(ctx context.Context) []cost { return append(costsOfQueue(ctx, me, keys), costsOfRenewals(ctx)...) })
 }
 
 // busyQueue is a database with very many batches finished, of so many keys, and a few that wait.

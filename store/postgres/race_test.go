@@ -38,6 +38,9 @@ func TestInterleavings(t *testing.T) {
 	}{
 		{"a takeover waits for a renewal under way", renewalUnderWay, "acquire", "FOR UPDATE", ""},
 		{"a renewal waits for a takeover under way", takeoverUnderWay, "renew_session", "AND NOT n.ended THEN", "THEN"},
+		{"… whether it locks first or not", takeoverUnderWay, "renew_session", "AND NOT s.ended", ""},
+		{"a renewal that waited past its deadline for a row that stayed as it was is refused", renewalWaitsInVain, "renew_session", "IF seq IS NOT NULL AND", "IF false AND"},
+		{"an acquisition counts a renewal that came while it waited", renewedWhileAcquiring, "acquire", "IF me.deadline <= t THEN", "IF false THEN"},
 		{"a renewal that waited past its deadline is refused", renewalWaits, "clock", "clock_timestamp()", "now()"},
 		{"contenders that are refused lock nothing", contendersLockNothing, "acquire", "THEN 2 ELSE 1 END", "THEN 2 ELSE 2 END"},
 		{"an answer shows the lease that it is about", answerIsOfOnePiece, "acquire", "IF l.term IS NULL THEN\n        SELECT", "IF true THEN\n        SELECT"},
@@ -206,6 +209,51 @@ func renewalWaits(t *testing.T, url string) error {
 	}
 	if err := <-renewal; !errors.Is(err, lease.ErrLapsed) {
 		return fmt.Errorf("a renewal that waited until its session had lapsed: %v, want ErrLapsed", err)
+	}
+	return nil
+}
+
+func renewalWaitsInVain(t *testing.T, url string) error {
+	s := open(t, url)
+	a := start(t, s, "a", time.Hour)
+	tx := begin(t, connect(t, url))
+	if _, err := tx.Exec(t.Context(), "SELECT FROM understudy.session WHERE id = $1 FOR UPDATE", a.ID); err != nil {
+		t.Fatal(err)
+	}
+	renewal := later(func() error { _, err := s.RenewSession(amply(t), a.ID); return err })
+	waiting(t, url, 1)
+	step(t, url, 2*time.Hour)
+	commit(t, tx)
+	if err := <-renewal; !errors.Is(err, lease.ErrLapsed) {
+		return fmt.Errorf("a renewal that waited until its session had lapsed: %v, want ErrLapsed", err)
+	}
+	return nil
+}
+
+func renewedWhileAcquiring(t *testing.T, url string) error {
+	s, id := open(t, url), role(lease.NewID())
+	a, b := start(t, s, "a", 24*time.Hour), start(t, s, "b", time.Hour)
+	l := take(t, s, id, a, false)
+	if err := s.Release(t.Context(), lease.ReleaseRequest{Lease: id, Session: a.ID, Term: l.Term}); err != nil {
+		t.Fatal(err)
+	}
+	tx := begin(t, connect(t, url))
+	if _, err := tx.Exec(t.Context(), "SELECT FROM understudy.lease WHERE space = $1 AND key = $2 FOR UPDATE", id.Space, id.Key); err != nil {
+		t.Fatal(err)
+	}
+	acquired := later(func() error {
+		_, err := s.Acquire(amply(t), lease.Expectation{Lease: id, Session: b.ID, Seen: lease.Seen{Term: l.Term}})
+		return err
+	})
+	waiting(t, url, 1)
+	step(t, url, 40*time.Minute)
+	if _, err := open(t, url).RenewSession(amply(t), b.ID); err != nil {
+		t.Fatal(err)
+	}
+	step(t, url, 40*time.Minute)
+	commit(t, tx)
+	if err := <-acquired; err != nil {
+		return fmt.Errorf("a session that was renewed while it waited acquires: %w", err)
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ DECLARE
 BEGIN
     -- The lease of a job changes hands at each run. Only who waits for it wants to know, and that it is free: a commit that notifies
     -- waits for all others that do, and wakes every process of the server that listens.
-    IF p_space = 'job' AND p_term > 0 AND NOT EXISTS (SELECT FROM {{schema}}.waiter WHERE space = p_space AND key = p_key) THEN
+    IF p_space IS NULL OR p_space = 'job' AND p_term > 0 AND NOT EXISTS (SELECT FROM {{schema}}.waiter WHERE space = p_space AND key = p_key) THEN
         RETURN;
     END IF;
     -- What does not fit says "anything may have changed".
@@ -49,7 +49,7 @@ CREATE TYPE {{rules}}.shown AS (
     since timestamptz, successor text, reserved timestamptz, asked boolean, asked_for text,
     places integer, waiting bigint, at timestamptz
 );
--- How many live sessions wait for a lease; to one that waits, how many before it, 8 at most: few of them matter, and a
+-- How many live sessions wait for a lease; to one that waits, how many before it, 4 at most: few of them matter, and a
 -- crowd that counts itself at each renewal is slow. In PL/pgSQL, which keeps its plans: a function in SQL that cannot be
 -- inlined is planned at each call.
 CREATE FUNCTION {{rules}}.waiting(p_space text, p_key text, p_session text, t timestamptz) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
@@ -61,9 +61,12 @@ BEGIN
         RETURN (SELECT count(*) FROM {{schema}}.waiter w JOIN {{schema}}.session n ON n.id = w.session
                  WHERE w.space = p_space AND w.key = p_key AND NOT n.ended AND n.deadline > t);
     END IF;
+    -- Written so that it goes along the index waiter_line, and looks up few sessions, also where the planner knows nothing of the tables.
     RETURN (SELECT count(*) FROM (
-                SELECT FROM {{schema}}.waiter w JOIN {{schema}}.session n ON n.id = w.session
-                 WHERE w.space = p_space AND w.key = p_key AND w.place < v_place AND NOT n.ended AND n.deadline > t LIMIT 8) before);
+                SELECT FROM {{schema}}.waiter w
+                 WHERE w.space || '/' || w.key = p_space || '/' || p_key AND w.space = p_space AND w.key = p_key AND w.place < v_place
+                   AND (SELECT NOT n.ended AND n.deadline > t FROM {{schema}}.session n WHERE n.id = w.session)
+                 ORDER BY w.place DESC LIMIT 4) before);
 END $$;
 CREATE FUNCTION {{rules}}.show_lease(p_space text, p_key text, p_session text) RETURNS SETOF {{rules}}.shown LANGUAGE sql STABLE AS $$
     SELECT p_space, p_key, coalesce(l.term, 0), coalesce(l.session, ''),
@@ -133,27 +136,42 @@ CREATE FUNCTION {{rules}}.renew_session(p_id text, p_patience bigint, OUT seq bi
 #variable_conflict use_column
 DECLARE
     n record;
-    t timestamptz;
+    t timestamptz := {{schema}}.clock();
+    v_patience interval := p_patience * interval '1 millisecond';
 BEGIN
     PERFORM {{rules}}.configure_statement(p_patience);
-    SELECT s.deadline, s.timeout_ns, s.ended INTO n FROM {{schema}}.session s WHERE s.id = p_id FOR NO KEY UPDATE;
-    t := {{schema}}.clock();
-    -- Compared with the clock after the lock: this may have waited past the deadline.
-    IF n.deadline > t AND NOT n.ended THEN
-        UPDATE {{schema}}.session s SET seq = s.seq + 1, deadline = t + n.timeout_ns / 1000 * interval '1 microsecond'
-         WHERE s.id = p_id RETURNING s.seq INTO seq;
-        changes := 0;
-        -- A renewal waits for nobody: what cannot be read, because someone alters a table, the next one shows.
-        BEGIN
-            LOCK TABLE {{schema}}.lease, {{schema}}.waiter IN ACCESS SHARE MODE NOWAIT;
-            SELECT coalesce(sum(l.term), 0) INTO changes FROM {{schema}}.lease l WHERE l.session = p_id AND l.asked;
-            SELECT json_agg(x) INTO waits FROM {{schema}}.waiter w, LATERAL {{rules}}.show_lease(w.space, w.key, p_id) x WHERE w.session = p_id;
-        EXCEPTION WHEN lock_not_available THEN
-        END;
-    ELSIF NOT n.ended THEN
-        PERFORM FROM {{schema}}.session s WHERE s.id = p_id FOR UPDATE;
-        UPDATE {{schema}}.session s SET ended = true WHERE s.id = p_id;
+    -- One that has more left than this waits for locks is renewed without being locked first, which would cost as much again. The
+    -- clock was read before, so it must not have waited longer: then it is tried again, and locked.
+    UPDATE {{schema}}.session s SET seq = s.seq + 1, deadline = t + s.timeout_ns / 1000 * interval '1 microsecond'
+     WHERE s.id = p_id AND s.deadline > t + v_patience AND NOT s.ended RETURNING s.seq INTO seq;
+    IF seq IS NOT NULL AND {{schema}}.clock() > t + v_patience THEN
+        RAISE serialization_failure USING MESSAGE = 'the renewal waited too long';
     END IF;
+    IF seq IS NULL THEN
+        SELECT s.deadline, s.timeout_ns, s.ended INTO n FROM {{schema}}.session s WHERE s.id = p_id FOR NO KEY UPDATE;
+        t := {{schema}}.clock();
+        -- Compared with the clock after the lock: this may have waited past the deadline.
+        IF n.deadline > t AND NOT n.ended THEN
+            UPDATE {{schema}}.session s SET seq = s.seq + 1, deadline = t + n.timeout_ns / 1000 * interval '1 microsecond'
+             WHERE s.id = p_id RETURNING s.seq INTO seq;
+        ELSIF NOT n.ended THEN
+            PERFORM FROM {{schema}}.session s WHERE s.id = p_id FOR UPDATE;
+            UPDATE {{schema}}.session s SET ended = true WHERE s.id = p_id;
+        END IF;
+    END IF;
+    IF seq IS NULL THEN
+        RETURN;
+    END IF;
+    changes := 0;
+    -- A renewal waits for nobody: what cannot be read, because someone alters a table, the next one shows.
+    BEGIN
+        LOCK TABLE {{schema}}.lease, {{schema}}.waiter IN ACCESS SHARE MODE NOWAIT;
+        SELECT coalesce(sum(l.term), 0) INTO changes FROM {{schema}}.lease l WHERE l.session = p_id AND l.asked;
+        IF EXISTS (SELECT FROM {{schema}}.waiter w WHERE w.session = p_id) THEN -- most wait for nothing
+            SELECT json_agg(x) INTO waits FROM {{schema}}.waiter w, LATERAL {{rules}}.show_lease(w.space, w.key, p_id) x WHERE w.session = p_id;
+        END IF;
+    EXCEPTION WHEN lock_not_available THEN
+    END;
 END $$;
 
 -- Renews, of the sessions with these ids, those that live and that nobody has locked, and returns what renew_session would;
@@ -267,6 +285,8 @@ DECLARE
     v_reason text;
 BEGIN
     PERFORM {{rules}}.configure_statement(p_patience);
+    -- A connection gets here rarely, and each statement would be planned anew the first five times.
+    PERFORM set_config('plan_cache_mode', 'force_generic_plan', true);
     -- The first pass takes no lock: most requests for a lease that was held end there. The
     -- second pass locks and decides.
     FOR look IN CASE WHEN p_seen_session = '' THEN 2 ELSE 1 END .. 2 LOOP
@@ -275,6 +295,7 @@ BEGIN
              WHERE x.space = p_space AND x.key = p_key;
             l := both_rows.l;
             old := both_rows.s;
+            SELECT s.* INTO me FROM {{schema}}.session s WHERE s.id = p_session;
         ELSE
             -- Two sessions are locked in the order of their ids: two contenders for each other's
             -- leases would otherwise wait for each other.
@@ -284,16 +305,19 @@ BEGIN
             IF p_seen_session <> '' THEN
                 SELECT s.* INTO old FROM {{schema}}.session s WHERE s.id = p_seen_session FOR UPDATE;
             END IF;
-            PERFORM FROM {{schema}}.session s WHERE s.id = p_session FOR KEY SHARE;
+            SELECT s.* INTO me FROM {{schema}}.session s WHERE s.id = p_session FOR KEY SHARE;
             SELECT x.* INTO l FROM {{schema}}.lease x WHERE x.space = p_space AND x.key = p_key FOR NO KEY UPDATE;
             IF l.session <> p_seen_session THEN
                 SELECT s.* INTO old FROM {{schema}}.session s WHERE s.id = l.session;
             END IF;
         END IF;
-        -- After any wait: this session may have been renewed meanwhile.
-        SELECT s.* INTO me FROM {{schema}}.session s WHERE s.id = p_session;
         t := {{schema}}.clock();
-        IF me.id IS NULL OR me.ended OR me.deadline <= t THEN
+        IF me.deadline <= t THEN -- unless it was renewed while this waited
+            SELECT s.* INTO me FROM {{schema}}.session s WHERE s.id = p_session;
+        END IF;
+        IF p_space IS NULL THEN
+            EXIT; -- a rehearsal
+        ELSIF me.id IS NULL OR me.ended OR me.deadline <= t THEN
             verdict := 'lapsed';
         ELSIF l.session = p_session THEN
             verdict := 'taken';
@@ -308,13 +332,17 @@ BEGIN
         old := me;
         verdict := CASE WHEN l.term IS NULL THEN 'held' ELSE 'taken' END;
     END IF;
+    IF p_space IS NULL THEN
+        RETURN;
+    END IF;
     IF l.term IS NULL THEN
         SELECT s.* INTO lease FROM {{rules}}.show_lease(p_space, p_key, p_session) s;
     ELSE
         lease := ROW(p_space, p_key, l.term, l.session, l.holder_id, l.holder_name, l.holder_address,
             coalesce(old.interval_ns, 0), coalesce(old.timeout_ns, 0), coalesce(old.seq, 0), coalesce(old.deadline, t),
             coalesce(old.ended, false), l.since, l.successor, coalesce(l.reserved, t), l.asked, l.asked_for,
-            CASE WHEN l.session <> '' THEN l.places ELSE 0 END, {{rules}}.waiting(p_space, p_key, p_session, t), t);
+            CASE WHEN l.session <> '' THEN l.places ELSE 0 END,
+            CASE WHEN verdict = 'taken' THEN 0 ELSE {{rules}}.waiting(p_space, p_key, p_session, t) END, t);
     END IF;
 END $$;
 
@@ -333,7 +361,7 @@ DECLARE
     v_vacant interval := t - coalesce(old.deadline, l.since, t);
     v_taken {{schema}}.lease;
 BEGIN
-    IF l.term IS NULL THEN
+    IF l.term IS NULL AND p_space IS NOT NULL THEN
         INSERT INTO {{schema}}.lease (space, key, term, session, holder_id, holder_name, holder_address, since, places)
         VALUES (p_space, p_key, v_term, me.id, me.instance_id, me.name, me.address, t, p_places)
         ON CONFLICT (space, key) DO NOTHING RETURNING * INTO v_taken;
@@ -351,9 +379,10 @@ BEGIN
     END IF;
     DELETE FROM {{schema}}.waiter WHERE space = p_space AND key = p_key AND session = me.id;
     INSERT INTO {{schema}}.event (at, part, subject, from_label, to_label, term, reason, duration_ns)
-    VALUES (t, p_space, p_key,
-            CASE WHEN p_reason = 'lapsed' THEN {{rules}}.label(l.holder_name, l.holder_id) ELSE '' END,
-            {{rules}}.label(me.name, me.instance_id), v_term, p_reason, {{rules}}.nanoseconds(greatest(v_vacant, '0')));
+    SELECT t, p_space, p_key,
+           CASE WHEN p_reason = 'lapsed' THEN {{rules}}.label(l.holder_name, l.holder_id) ELSE '' END,
+           {{rules}}.label(me.name, me.instance_id), v_term, p_reason, {{rules}}.nanoseconds(greatest(v_vacant, '0'))
+     WHERE p_space IS NOT NULL;
     PERFORM {{rules}}.notify_change(p_space, p_key, v_term, false, '');
     RETURN v_taken;
 END $$;
@@ -365,9 +394,10 @@ DECLARE
     t timestamptz;
 BEGIN
     PERFORM {{rules}}.configure_statement(p_patience);
+    PERFORM set_config('plan_cache_mode', 'force_generic_plan', true); -- as in acquire
     SELECT * INTO l FROM {{schema}}.lease
      WHERE space = p_space AND key = p_key AND session = p_session AND session <> '' AND term = p_term FOR NO KEY UPDATE;
-    IF NOT FOUND THEN
+    IF NOT FOUND AND p_space IS NOT NULL THEN
         RETURN false;
     END IF;
     -- Not synced: nobody waits for that. A server that crashes now may forget the release, and then the lease is held
@@ -379,9 +409,20 @@ BEGIN
            asked = false, asked_for = ''
      WHERE space = p_space AND key = p_key;
     INSERT INTO {{schema}}.event (at, part, subject, from_label, to_label, term, reason, duration_ns)
-    VALUES (t, p_space, p_key, {{rules}}.label(l.holder_name, l.holder_id), '', l.term, p_reason, {{rules}}.nanoseconds(t - l.since));
+    SELECT t, p_space, p_key, {{rules}}.label(l.holder_name, l.holder_id), '', l.term, p_reason, {{rules}}.nanoseconds(t - l.since)
+     WHERE p_space IS NOT NULL;
     PERFORM {{rules}}.notify_change(p_space, p_key, l.term, true, p_successor);
     RETURN true;
+END $$;
+
+-- Makes a connection ready for a hand-over. PL/pgSQL compiles a function, and plans its statements, when a connection first
+-- comes to them: the first acquisition and release would take several times as long as later ones. A lease without a
+-- space is in no row, and nothing is written for it.
+CREATE FUNCTION {{rules}}.rehearse() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM {{rules}}.acquire(NULL, NULL, NULL, 0, '', 0, false, 0, 50);
+    PERFORM {{rules}}.acquisition_reason(NULL, NULL, NULL, 0, '', 0, false, {{schema}}.clock());
+    PERFORM {{rules}}.release(NULL, NULL, NULL, 0, '', 0, '', 50);
 END $$;
 
 CREATE FUNCTION {{rules}}.request_release(p_space text, p_key text, p_successor text, p_reason text, p_patience bigint)
