@@ -92,6 +92,23 @@ func TestLeastRights(t *testing.T) {
 	wantError(t, "Probe", err, shard.ErrNodeAccess)
 }
 
+// A replica that takes writes of its own is not kept, until it is made to follow by the engine, which ends that.
+func TestWritableReplica(t *testing.T) {
+	a := realserver.Redis(t, realserver.RedisOptions{})
+	b := realserver.Redis(t, realserver.RedisOptions{ReplicaOf: a, Args: []string{"--replica-read-only", "no"}})
+	n := node(t, b)
+	_, err := n.Probe(t.Context())
+	wantError(t, "a replica that takes writes", err, shard.ErrUnsupported)
+	if err != nil && !strings.Contains(err.Error(), "set replica-read-only yes") {
+		t.Errorf("it does not say what to set: %v", err)
+	}
+	must(t, n.Follow(t.Context(), a.Addr))
+	probe(t, n)
+	if _, err := b.Do("SET", "k", "v"); err == nil {
+		t.Error("it still takes writes")
+	}
+}
+
 func TestCommandsTakenAway(t *testing.T) {
 	a := realserver.Redis(t, realserver.RedisOptions{Args: []string{"--rename-command", "CONFIG", "", "--rename-command", "REPLICAOF", "hidden"}})
 	n := node(t, a)
