@@ -115,14 +115,10 @@ type fleetLane struct {
 
 // run lets them found their shards, and then report, renew and wait for commands until ctx ends.
 func (l *fleetLane) run(ctx context.Context, ready func()) error {
-	type member struct {
-		shard.Record
-		session string
-	}
-	var agents []*member
+	var agents []*fakeAgent
 	for _, s := range l.fakes {
 		for k, r := range s.nodes {
-			a := &member{Record: r}
+			a := &fakeAgent{Record: r}
 			if _, err := l.shards.Registry().Report(ctx, r, true); err != nil {
 				return fmt.Errorf("a first report: %w", err)
 			}
@@ -163,10 +159,7 @@ func (l *fleetLane) run(ctx context.Context, ready func()) error {
 			}
 		}
 		if err == nil && a.session != "" {
-			if _, err = l.st.RenewSession(call, a.session); errors.Is(err, lease.ErrLapsed) {
-				l.tally.lapses.Add(1)
-				a.session, err = startAgain(call, l.st, a.Record)
-			}
+			err = a.keepLease(call, l)
 		}
 		cancel()
 		if ctx.Err() == nil {
@@ -176,18 +169,31 @@ func (l *fleetLane) run(ctx context.Context, ready func()) error {
 	return nil
 }
 
-// startAgain is what an agent does whose session has lapsed: it starts another, and takes its lease with that.
-func startAgain(ctx context.Context, st store.Store, r shard.Record) (session string, err error) {
-	session = lease.NewID()
-	in := lease.Instance{ID: r.Instance, Name: r.Shard, Address: r.Agent}
-	if _, err = st.StartSession(ctx, lease.Session{ID: session, Instance: in, Timing: usual()}); err != nil {
-		return session, err
+// fakeAgent is an agent; that of a primary has a session.
+type fakeAgent struct {
+	shard.Record
+	session string
+	lost    bool // the lease was that of a session before, and is to be taken again
+}
+
+// keepLease renews the session. One that has lapsed is followed by another, which takes the lease, as a real agent's is.
+func (a *fakeAgent) keepLease(ctx context.Context, l *fleetLane) error {
+	_, err := l.st.RenewSession(ctx, a.session)
+	if errors.Is(err, lease.ErrLapsed) {
+		l.tally.lapses.Add(1)
+		a.session, a.lost = lease.NewID(), true
+		in := lease.Instance{ID: a.Instance, Name: a.Shard, Address: a.Agent}
+		_, err = l.st.StartSession(ctx, lease.Session{ID: a.session, Instance: in, Timing: usual()})
 	}
-	held, err := st.Get(ctx, shard.LeaseID(r.Shard))
+	if err != nil || !a.lost {
+		return err
+	}
+	held, err := l.st.Get(ctx, shard.LeaseID(a.Shard))
 	if err == nil {
-		_, err = st.Acquire(ctx, lease.Expectation{Lease: held.ID, Session: session, Seen: held.Seen()})
+		_, err = l.st.Acquire(ctx, lease.Expectation{Lease: held.ID, Session: a.session, Seen: held.Seen()})
 	}
-	return session, err
+	a.lost = err != nil
+	return err
 }
 
 // fakeShard is a shard whose nodes are always well.
