@@ -4,51 +4,70 @@
 -- stay compatible with the version before, in signature and in what it writes. An argument that is added, even
 -- with a DEFAULT, does not replace a function: it makes an overload beside it, and old calls become ambiguous.
 
--- Runs at the commit of the user's transaction, once for each of its batches; the first time it
--- numbers all of them. At the commit, and not before: so a lock on a key is held for as long as the
--- commit takes, and the order of the numbers is that of the commits. It has the rights of the
--- schema's owner.
+-- Runs at the commit of the user's transaction, once for each of its messages; the first time it numbers all of them. At the
+-- commit, and not before: so a lock on a key is held for as long as the commit takes, and the order of the numbers is that
+-- of the commits. It has the rights of the schema's owner. To set a search_path would cost as much as a statement, so each
+-- operator, function and type is named with its schema here, as in enqueue, and what is called sets its own.
+--
+-- What stands here is for the one message of a transaction, which most have: two statements if the key is new or somebody
+-- sees to it already. All else is in {{rules}}.number_messages.
 CREATE OR REPLACE FUNCTION {{schema}}.number_batches() RETURNS trigger LANGUAGE plpgsql
-SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
+SECURITY DEFINER SET enable_seqscan = off SET jit = off AS $$
 DECLARE
-    k record;
-    v_queue text;
-    v_ready bigint := 0;
-    v_seq bigint;
-    v_one boolean; -- null: nothing is at that place, because it has its number or was changed
+    v_last bigint;
+    v_term bigint;
+    v_busy boolean;
+    v_asleep boolean;
 BEGIN
     IF NEW.seq IS NOT NULL THEN
         RETURN NULL;
-    ELSIF {{rules}}.check_message(NEW.key, NEW.id, NEW.content_type, NEW.payload) -- of a plain INSERT, too
-        AND NEW.n = currval('{{schema}}.batch_n') AND current_setting('transaction_isolation') = 'read committed' THEN
-        -- No message of this transaction comes after it. So most transactions, which enqueue one, pay for no more than this.
-        v_one := {{rules}}.append_to_key(NEW.queue, NEW.key, ARRAY[NEW.ctid]);
-        IF v_one THEN
-            PERFORM {{rules}}.wake_members('queue/' || NEW.queue, 1);
+    ELSIF NEW.n OPERATOR(pg_catalog.=) pg_catalog.currval('{{schema}}.batch_n') -- so none comes after it
+        AND {{rules}}.is_plain(NEW.key, NEW.id, NEW.content_type, NEW.payload)
+        AND pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.=) 'read committed' THEN
+        -- Enqueuers of one key wait here for the commit of the one before.
+        SELECT e.last, e.term INTO v_last, v_term FROM {{schema}}.tail e
+         WHERE e.queue OPERATOR(pg_catalog.=) NEW.queue AND e.key OPERATOR(pg_catalog.=) NEW.key FOR NO KEY UPDATE;
+        IF v_last IS NOT NULL THEN
+            -- In a statement of its own, which sees what the last holder of the lock did. Nothing can mark the key as idle while
+            -- its tail is locked.
+            UPDATE {{schema}}.batch b SET seq = 1 OPERATOR(pg_catalog.+) coalesce((SELECT x.seq FROM {{schema}}.batch x
+                WHERE x.queue OPERATOR(pg_catalog.=) NEW.queue AND x.key OPERATOR(pg_catalog.=) NEW.key AND x.seq OPERATOR(pg_catalog.>) v_last
+                ORDER BY x.seq DESC LIMIT 1), v_last)
+             WHERE b.ctid OPERATOR(pg_catalog.=) NEW.ctid
+            RETURNING coalesce((SELECT c.session OPERATOR(pg_catalog.<>) '' OR c.ready_at IS NOT NULL OR c.blocked IS NOT NULL FROM {{schema}}.claim c
+                WHERE c.space OPERATOR(pg_catalog.=) ('queue/' OPERATOR(pg_catalog.||) NEW.queue) AND c.key OPERATOR(pg_catalog.=) NEW.key), false) INTO v_busy;
+            IF v_busy THEN
+                RETURN NULL;
+            ELSIF NOT v_busy THEN
+                v_asleep := {{rules}}.make_ready(NEW.queue, NEW.key, v_term, v_last);
+            END IF;
+        -- The locks of remove_queue and of wake_members, before the statement that looks who sleeps.
+        ELSIF pg_catalog.pg_advisory_xact_lock_shared(pg_catalog.hashtext('understudy ' OPERATOR(pg_catalog.||) {{channel}}),
+                pg_catalog.hashtext('removal of queue/' OPERATOR(pg_catalog.||) NEW.queue)) IS NOT NULL
+            AND pg_catalog.pg_advisory_xact_lock_shared(pg_catalog.hashtext('understudy ' OPERATOR(pg_catalog.||) {{channel}}),
+                pg_catalog.hashtext('queue/' OPERATOR(pg_catalog.||) NEW.queue)) IS NOT NULL THEN
+            -- A key that is new has no number yet, and nobody else can give one before this commit.
+            WITH made AS (
+                INSERT INTO {{schema}}.tail (queue, key)
+                SELECT q.name, NEW.key FROM {{schema}}.queue q WHERE q.name OPERATOR(pg_catalog.=) NEW.queue
+                ON CONFLICT DO NOTHING RETURNING tail.key
+            ), numbered AS (
+                UPDATE {{schema}}.batch b SET seq = 1 FROM made WHERE b.ctid OPERATOR(pg_catalog.=) NEW.ctid RETURNING b.key
+            )
+            INSERT INTO {{schema}}.claim AS c (space, key, since, ready_at)
+            SELECT 'queue/' OPERATOR(pg_catalog.||) NEW.queue, n.key, {{schema}}.clock(), {{schema}}.clock() FROM numbered n
+            ON CONFLICT (space, key) DO UPDATE SET ready_at = coalesce(c.ready_at, excluded.ready_at)
+            RETURNING EXISTS (SELECT FROM {{schema}}.member m
+                WHERE m.space OPERATOR(pg_catalog.=) ('queue/' OPERATOR(pg_catalog.||) NEW.queue) AND m.asleep) INTO v_asleep;
         END IF;
-        IF v_one IS NOT NULL THEN
+        IF v_asleep THEN
+            PERFORM {{rules}}.wake_one(NEW.queue);
+        END IF;
+        IF v_asleep IS NOT NULL THEN
             RETURN NULL;
-        END IF;
+        END IF; -- else nothing is at that place any more, or somebody else has made the key
     END IF;
-    SELECT b.seq INTO v_seq FROM {{schema}}.batch b WHERE b.id = NEW.id AND b.queue = NEW.queue;
-    IF NOT FOUND OR v_seq IS NOT NULL THEN
-        RETURN NULL; -- an earlier call has numbered it
-    END IF;
-    FOR k IN
-        SELECT b.queue, b.key, array_agg(b.ctid ORDER BY b.n) AS tids FROM {{schema}}.batch b
-         WHERE b.tx = txid_current() AND b.n >= NEW.n AND b.seq IS NULL
-         GROUP BY b.queue, b.key ORDER BY b.queue, b.key -- the order of the locks, against deadlocks
-    LOOP
-        IF v_ready > 0 AND v_queue <> k.queue THEN
-            PERFORM {{rules}}.wake_members('queue/' || v_queue, v_ready);
-            v_ready := 0;
-        END IF;
-        v_queue := k.queue;
-        v_ready := v_ready + {{rules}}.append_to_key(k.queue, k.key, k.tids)::int;
-    END LOOP;
-    IF v_ready > 0 THEN
-        PERFORM {{rules}}.wake_members('queue/' || v_queue, v_ready);
-    END IF;
+    PERFORM {{rules}}.number_messages(NEW.queue, NEW.key, NEW.id, NEW.content_type, NEW.payload, NEW.n);
     RETURN NULL;
 END $$;
 
@@ -83,18 +102,17 @@ END $$;
 -- queue has a batch of this id already.
 CREATE OR REPLACE FUNCTION {{schema}}.enqueue(queue text, key text, payload bytea, id text DEFAULT NULL,
     content_type text DEFAULT 'application/octet-stream') RETURNS text LANGUAGE plpgsql
-SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+SECURITY DEFINER AS $$
 #variable_conflict use_column
 DECLARE
-    v_id text;
+    v_id pg_catalog.text;
 BEGIN
-    IF {{rules}}.check_message(enqueue.key, coalesce(enqueue.id, 'new'), enqueue.content_type, enqueue.payload) THEN
-        INSERT INTO {{schema}}.batch (queue, key, id, content_type, payload)
-        SELECT q.name, enqueue.key, coalesce(enqueue.id, {{schema}}.new_id()), enqueue.content_type, enqueue.payload FROM {{schema}}.queue q
-         WHERE q.name = enqueue.queue ON CONFLICT (id, queue) DO NOTHING RETURNING batch.id INTO v_id;
-    END IF;
+    INSERT INTO {{schema}}.batch (queue, key, id, content_type, payload)
+    SELECT q.name, enqueue.key, coalesce(enqueue.id, {{schema}}.new_id()), enqueue.content_type, enqueue.payload FROM {{schema}}.queue q
+     WHERE q.name OPERATOR(pg_catalog.=) enqueue.queue AND {{rules}}.is_plain(enqueue.key, coalesce(enqueue.id, 'new'), enqueue.content_type, enqueue.payload)
+    ON CONFLICT (id, queue) DO NOTHING RETURNING batch.id INTO v_id;
     IF v_id IS NULL THEN
-        PERFORM {{rules}}.require_queue(enqueue.queue);
+        RETURN {{schema}}.enqueue(enqueue.queue, enqueue.key, enqueue.payload, enqueue.id, enqueue.content_type, NULL);
     END IF;
     RETURN v_id;
 END $$;
