@@ -190,9 +190,11 @@
 //
 //	GRANT USAGE ON SCHEMA understudy TO app;
 //
-// because these functions and triggers run with the rights of the owner. To hold roles in SQL it also
+// because these functions and triggers run with the rights of the owner, and PUBLIC may insert into the view message, as
+// [Enqueue] does, call nextval of batch_n for that, and read the names of queues: where PUBLIC may not call enqueue, revoke
+// that too. To hold roles in SQL it also
 // needs EXECUTE on acquire, renew, release and state, which PUBLIC does not have. To enqueue with INSERT or
-// COPY it also needs
+// COPY into the table it also needs
 //
 //	GRANT INSERT (queue, key, id, payload, content_type) ON understudy.batch TO app;
 //	GRANT USAGE ON SEQUENCE understudy.batch_n TO app;

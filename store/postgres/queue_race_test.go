@@ -32,12 +32,13 @@ func TestQueueInterleavings(t *testing.T) {
 		{"a take waits for no begin and never wins over it", beginUnderWay, "take_lapsed_claims", "FOR NO KEY UPDATE SKIP LOCKED", ""},
 		{"a take that saw no step looks again", stepSeenLate, "take_lapsed_claims", "WHERE coalesce(x.step_end <= t, true)", ""},
 		{"a take beside a renewal under way", takeBesideRenewal, "take_lapsed_claims", "FOR SHARE SKIP LOCKED", ""},
-		{"the order is that of the commits", commitOrder, "append_to_key", "FOR NO KEY UPDATE", ""},
+		{"the order is that of the commits", commitOrder, "number_batches", "FOR NO KEY UPDATE", ""},
 		{"an idle mark beside an enqueuer", idleBesideEnqueue, "mark_idle", "FOR NO KEY UPDATE SKIP LOCKED", ""},
-		{"who falls asleep sees what is being committed", asleepBesideEnqueue, "append_to_key", "pg_advisory_xact_lock_shared(hashtext('understudy ' || 'understudy'), hashtext(v_space))", "true"},
+		{"who falls asleep sees what is being committed", asleepBesideEnqueue, "number_batches", "pg_advisory_xact_lock_shared", "concat"},
+		{"… to an idle key", asleepBesideIdleKey, "make_ready", "pg_advisory_xact_lock_shared", "concat"},
 		{"who falls asleep sees what is being offered", asleepBesideOffer, "wake_members", "pg_advisory_xact_lock_shared", "concat"},
 		{"an old snapshot does not number", oldSnapshot, "append_to_key", "IF v_current THEN", "IF true THEN"},
-		{"a queue that is removed gets no message", removalBesideEnqueue, "append_to_key", "pg_advisory_xact_lock_shared", "concat"},
+		{"a queue that is removed gets no message", removalBesideEnqueue, "number_batches", "pg_advisory_xact_lock_shared", "concat"},
 		{"numbers are kept when all batches are pruned", pruneKeepsNumbers, "prune_key", "IF e.last < v_last THEN", "IF false THEN"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -353,8 +354,20 @@ func gateBehindLook(t *testing.T, url string) (closed pgx.Tx) {
 }
 
 func asleepBesideEnqueue(t *testing.T, url string) error {
+	return asleepBesideKey(t, url, "k-"+lease.NewID())
+}
+
+func asleepBesideIdleKey(t *testing.T, url string) error {
+	key := "k-" + lease.NewID()
+	tx := begin(t, connect(t, url))
+	enqueue(t, tx, key, lease.NewID()) // asleepBeside delivers it
+	commit(t, tx)
+	return asleepBesideKey(t, url, key)
+}
+
+func asleepBesideKey(t *testing.T, url, key string) error {
 	return asleepBeside(t, url, func(tx pgx.Tx) {
-		enqueue(t, tx, "k-"+lease.NewID(), lease.NewID())
+		enqueue(t, tx, key, lease.NewID())
 		if _, err := tx.Exec(t.Context(), "SET CONSTRAINTS ALL IMMEDIATE"); err != nil {
 			t.Fatal(err)
 		}

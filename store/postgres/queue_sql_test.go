@@ -35,6 +35,20 @@ func TestEnqueueInSQL(t *testing.T) {
 		CREATE FUNCTION trap.lower(text) RETURNS text LANGUAGE sql AS 'SELECT trap.now_owner($1)';
 		CREATE FUNCTION trap.eq(text, text) RETURNS boolean LANGUAGE sql AS 'SELECT trap.now_owner($1) = ''''';
 		CREATE OPERATOR trap.= (LEFTARG = text, RIGHTARG = text, FUNCTION = trap.eq);
+		CREATE OPERATOR trap.<> (LEFTARG = text, RIGHTARG = text, FUNCTION = trap.eq);
+		CREATE OPERATOR trap.~ (LEFTARG = text, RIGHTARG = text, FUNCTION = trap.eq);
+		CREATE FUNCTION trap.cat(text, text) RETURNS text LANGUAGE sql AS 'SELECT trap.now_owner($1)';
+		CREATE OPERATOR trap.|| (LEFTARG = text, RIGHTARG = text, FUNCTION = trap.cat);
+		CREATE FUNCTION trap.le(int, int) RETURNS boolean LANGUAGE sql AS $$ SELECT trap.now_owner('') IS NULL $$;
+		CREATE OPERATOR trap.<= (LEFTARG = int, RIGHTARG = int, FUNCTION = trap.le);
+		CREATE FUNCTION trap.more(int, bigint) RETURNS bigint LANGUAGE sql AS $$ SELECT length(trap.now_owner(''))::bigint $$;
+		CREATE OPERATOR trap.+ (LEFTARG = int, RIGHTARG = bigint, FUNCTION = trap.more);
+		CREATE FUNCTION trap.at(tid, tid) RETURNS boolean LANGUAGE sql AS $$ SELECT trap.now_owner('') IS NULL $$;
+		CREATE OPERATOR trap.= (LEFTARG = tid, RIGHTARG = tid, FUNCTION = trap.at);
+		CREATE FUNCTION trap.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS $$ SELECT trap.now_owner('')::timestamptz $$;
+		CREATE FUNCTION trap.md5(text) RETURNS text LANGUAGE sql AS 'SELECT trap.now_owner($1)';
+		CREATE FUNCTION trap.hashtext(text) RETURNS int LANGUAGE sql AS 'SELECT length(trap.now_owner($1))';
+		CREATE DOMAIN trap.text AS pg_catalog.text CHECK (trap.now_owner(VALUE) IS NULL);
 		SET search_path = trap, pg_catalog`).ReadAll(); err != nil {
 		t.Fatal(err)
 	}
@@ -48,6 +62,20 @@ func TestEnqueueInSQL(t *testing.T) {
 	}
 	if id := one(app, "SELECT understudy.enqueue('work', 'k', 'payload', id => 'mine')"); id == nil || *id != "mine" {
 		t.Errorf("enqueue returned %v", id)
+	}
+	direct := connect(t, strings.Replace(url, "postgres@", "app@", 1)) // the Go package inserts with the caller's rights and path
+	for i, key := range []string{"k", "direct"} {
+		for _, want := range []bool{true, false} {
+			tx := begin(t, direct)
+			if added, err := postgres.Enqueue(t.Context(), tx, dispatch.Message{Queue: work, Key: key, ID: fmt.Sprint("direct ", i)}); err != nil || added[0] != want {
+				t.Fatalf("from Go: %v, %v, want %v", added, err, want)
+			}
+			commit(t, tx)
+		}
+	}
+	exec(t, url, "UPDATE understudy.claim SET ready_at = NULL WHERE key = 'direct'")
+	if id := one(app, "SELECT understudy.enqueue('work', 'direct', 'payload', 'idle')"); id == nil || *id != "idle" {
+		t.Errorf("to an idle key: %v", id)
 	}
 	if id := one(app, "SELECT understudy.enqueue('work', 'k', 'other', 'mine')"); id != nil {
 		t.Errorf("a duplicate returned %q", *id)
@@ -94,7 +122,7 @@ func TestEnqueueInSQL(t *testing.T) {
 			got = append(got, c.Key+" "+strings.ReplaceAll(id, *random, "random"))
 		}
 	}
-	if fmt.Sprint(got) != "[k mine k random k plain k copied h with headers j plain too]" {
+	if fmt.Sprint(got) != "[k mine k direct 0 k random k plain k copied direct direct 1 direct idle h with headers j plain too]" {
 		t.Errorf("delivered %q", got)
 	}
 }

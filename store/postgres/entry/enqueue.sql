@@ -11,23 +11,21 @@
 --
 -- What stands here is for the one message of a transaction, which most have: two statements if the key is new or somebody
 -- sees to it already. All else is in {{rules}}.number_messages.
-CREATE OR REPLACE FUNCTION {{schema}}.number_batches() RETURNS trigger LANGUAGE plpgsql
-SECURITY DEFINER SET enable_seqscan = off SET jit = off AS $$
+CREATE OR REPLACE FUNCTION {{schema}}.number_batches() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET enable_seqscan = off AS $$
 DECLARE
     v_last bigint;
     v_term bigint;
-    v_busy boolean;
-    v_asleep boolean;
+    v_busy boolean;   -- somebody sees to the key
+    v_asleep boolean; -- somebody has to be woken for it
 BEGIN
-    IF NEW.seq IS NOT NULL THEN
-        RETURN NULL;
-    ELSIF NEW.n OPERATOR(pg_catalog.=) pg_catalog.currval('{{schema}}.batch_n') -- so none comes after it
+    IF NEW.seq IS NULL
+        AND NEW.n OPERATOR(pg_catalog.=) pg_catalog.currval('{{schema}}.batch_n') -- so none comes after it
         AND {{rules}}.is_plain(NEW.key, NEW.id, NEW.content_type, NEW.payload)
         AND pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.=) 'read committed' THEN
         -- Enqueuers of one key wait here for the commit of the one before.
         SELECT e.last, e.term INTO v_last, v_term FROM {{schema}}.tail e
          WHERE e.queue OPERATOR(pg_catalog.=) NEW.queue AND e.key OPERATOR(pg_catalog.=) NEW.key FOR NO KEY UPDATE;
-        IF v_last IS NOT NULL THEN
+        IF FOUND THEN
             -- In a statement of its own, which sees what the last holder of the lock did. Nothing can mark the key as idle while
             -- its tail is locked.
             UPDATE {{schema}}.batch b SET seq = 1 OPERATOR(pg_catalog.+) coalesce((SELECT x.seq FROM {{schema}}.batch x
@@ -60,14 +58,16 @@ BEGIN
             RETURNING EXISTS (SELECT FROM {{schema}}.member m
                 WHERE m.space OPERATOR(pg_catalog.=) ('queue/' OPERATOR(pg_catalog.||) NEW.queue) AND m.asleep) INTO v_asleep;
         END IF;
-        IF v_asleep THEN
+        IF NOT v_asleep THEN
+            RETURN NULL;
+        ELSIF v_asleep THEN
             PERFORM {{rules}}.wake_one(NEW.queue);
-        END IF;
-        IF v_asleep IS NOT NULL THEN
             RETURN NULL;
         END IF; -- else nothing is at that place any more, or somebody else has made the key
     END IF;
-    PERFORM {{rules}}.number_messages(NEW.queue, NEW.key, NEW.id, NEW.content_type, NEW.payload, NEW.n);
+    IF NEW.seq IS NULL THEN
+        PERFORM {{rules}}.number_messages(NEW.queue, NEW.key, NEW.id, NEW.content_type, NEW.payload, NEW.n);
+    END IF;
     RETURN NULL;
 END $$;
 

@@ -41,8 +41,8 @@ END $$;
 
 -- Tells of most messages that they are valid, at the cost of an expression: it is written into the statement that calls it.
 CREATE FUNCTION {{rules}}.is_plain(p_key text, p_id text, p_content_type text, p_payload bytea) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
-    SELECT p_key OPERATOR(pg_catalog.||) ' ' OPERATOR(pg_catalog.||) p_id OPERATOR(pg_catalog.||) ' ' OPERATOR(pg_catalog.||) p_content_type
-            OPERATOR(pg_catalog.~) '^[!-~]+ [!-~]+ [!-~]+$'
+    SELECT p_key OPERATOR(pg_catalog.||) E'\n' OPERATOR(pg_catalog.||) p_id OPERATOR(pg_catalog.||) E'\n' OPERATOR(pg_catalog.||) p_content_type
+            OPERATOR(pg_catalog.~) '^[!-~](?:[ -~]*[!-~])?\n[!-~](?:[ -~]*[!-~])?\n[!-~](?:[ -~]*[!-~])?$'
        AND pg_catalog.octet_length(p_key) OPERATOR(pg_catalog.<=) 200 AND pg_catalog.octet_length(p_id) OPERATOR(pg_catalog.<=) 200
        AND pg_catalog.octet_length(p_content_type) OPERATOR(pg_catalog.<=) 200 AND pg_catalog.octet_length(p_payload) OPERATOR(pg_catalog.<=) 16777216
 $$;
