@@ -203,6 +203,7 @@ func RunCache(setup CacheSetup) (result CacheResult) {
 	w.suffer()
 	w.until(setup.Length)
 	w.recover()
+	simulated.Add(int64(w.now))
 	return w.judge.result
 }
 

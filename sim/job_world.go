@@ -110,6 +110,7 @@ type jobWorld struct {
 func RunJob(t *testing.T, setup JobSetup) (result JobResult) {
 	synctest.Test(t, func(*testing.T) {
 		pause(setup.Begin)
+		defer countSimulated(time.Now())
 		w := newJobWorld(setup)
 		w.suffer()
 		result = w.recover()

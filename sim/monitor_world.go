@@ -122,6 +122,7 @@ func RunMonitor(t *testing.T, setup MonitorSetup) (result MonitorResult) {
 		path = filepath.Join(t.TempDir(), "store.db")
 	}
 	synctest.Test(t, func(*testing.T) {
+		defer countSimulated(time.Now())
 		w := newMonitorWorld(setup, path)
 		done := make(chan struct{})
 		var watching sync.WaitGroup

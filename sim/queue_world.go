@@ -131,6 +131,7 @@ type queueWorld struct {
 // RunQueue runs a queue and its instances in a bubble of its own.
 func RunQueue(t *testing.T, setup QueueSetup) (result QueueResult) {
 	synctest.Test(t, func(*testing.T) {
+		defer countSimulated(time.Now())
 		w := newQueueWorld(setup)
 		w.adding.Go(w.enqueue)
 		w.suffer()

@@ -103,6 +103,7 @@ func RunShard(t *testing.T, setup ShardSetup) (result ShardResult) {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	synctest.Test(t, func(*testing.T) {
+		defer countSimulated(time.Now())
 		w := newShardWorld(setup, dir)
 		done := make(chan struct{})
 		var watching sync.WaitGroup

@@ -83,6 +83,7 @@ type world struct {
 // Run runs a cluster in a bubble of its own.
 func Run(t *testing.T, setup Setup) (result Result) {
 	synctest.Test(t, func(*testing.T) {
+		defer countSimulated(time.Now())
 		w := newWorld(setup)
 		w.suffer()
 		result = w.recover()

@@ -5,5 +5,6 @@
 //
 // A test that tries many things says so with the attribute "tried", whose value is a number
 // and what was tried; any other counts as one try of what its name says. With -o the table is written as a page
-// of the documentation, too, with the seeds that tests said, times and the machine.
+// of the documentation, too, with the seeds that tests said, times and the machine. Pieces that were run one after the other make one table:
+// their outputs together are the input.
 package main

@@ -21,10 +21,9 @@ func main() {
 	page := flag.String("o", "", "write the table to this `FILE` too, as a page")
 	of := flag.String("of", "", "the `VERSION` and commit that was tried, for the page's title")
 	flag.Parse()
-	began := time.Now()
 	b, err := run(os.Stdin, os.Stdout)
 	if b != nil && *page != "" {
-		err = errors.Join(err, os.WriteFile(*page, []byte(b.page(*of, began)), 0o644))
+		err = errors.Join(err, os.WriteFile(*page, []byte(b.page(*of)), 0o644))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "proof:", err)
@@ -36,6 +35,7 @@ func main() {
 type event struct {
 	Action, Package, Test, Output, Key, Value string
 	Elapsed                                   float64
+	Time                                      time.Time
 }
 
 type row struct{ part, fault string }
@@ -60,6 +60,9 @@ type book struct {
 	rows   map[row]*count
 	twins  [2]int // broken variants: caught, not caught
 	failed []string
+	// simulated time that packages said, and when the first and the last event was.
+	simulated   time.Duration
+	began, last time.Time
 }
 
 // run returns the book of what ran, if anything did, and what was wrong with it.
@@ -86,6 +89,14 @@ func run(in io.Reader, out io.Writer) (*book, error) {
 
 func (b *book) take(e event) {
 	id := e.Package + " " + e.Test
+	if !e.Time.IsZero() {
+		if b.began.IsZero() || e.Time.Before(b.began) {
+			b.began = e.Time
+		}
+		if e.Time.After(b.last) {
+			b.last = e.Time
+		}
+	}
 	switch e.Action {
 	case "run":
 		for i, c := range e.Test {
@@ -112,6 +123,11 @@ func (b *book) take(e event) {
 func (b *book) over(e event, id string) {
 	bad := e.Action == "fail"
 	if e.Test == "" {
+		for _, line := range b.said[id] {
+			if seconds := 0; scanned(line, "simulated %d s", &seconds) {
+				b.simulated += time.Duration(seconds) * time.Second
+			}
+		}
 		if bad {
 			b.failed = append(b.failed, e.Package)
 			fmt.Fprint(b.out, strings.Join(b.said[id], ""))
@@ -149,6 +165,11 @@ func (b *book) over(e event, id string) {
 	case !b.nested[id]:
 		b.add(row{part, cmp.Or(withoutStores(fault), top)}, count{1, violations, e.Elapsed, seeds})
 	}
+}
+
+func scanned(line, format string, into ...any) bool {
+	n, err := fmt.Sscanf(line, format, into...)
+	return err == nil && n == len(into)
 }
 
 // partOf tells which part a test tries, by how it is called.

@@ -3,7 +3,6 @@ package main
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -29,7 +28,8 @@ const stream = `{"Action":"run","Package":"p","Test":"TestFaultCache"}
 {"Action":"run","Package":"p","Test":"TestShardSimulationCatches/a_twin"}
 {"Action":"pass","Package":"p","Test":"TestShardSimulationCatches/a_twin"}
 {"Action":"pass","Package":"p","Test":"TestShardSimulationCatches"}
-{"Action":"fail","Package":"p"}
+{"Time":"2026-11-26T10:00:00Z","Action":"output","Package":"p","Output":"simulated 7300 s\n"}
+{"Time":"2026-11-26T12:30:00Z","Action":"fail","Package":"p"}
 `
 
 func TestTable(t *testing.T) {
@@ -53,9 +53,9 @@ Broken variants, which the checks have to catch: 1 caught, 0 not.
 	if !strings.Contains(out.String(), "VIOLATION lost") {
 		t.Error("the output of what failed is not shown")
 	}
-	page := b.page("0.0.0", time.Now())
+	page := b.page("0.0.0")
 	for _, want := range []string{
-		"# What was tried on 0.0.0\n", "**49 tries, 2 violations.**", "1 caught, 0 not", "**Failed: p.**",
+		"# What was tried on 0.0.0\n", "**49 tries, 2 violations.**", "1 caught, 0 not. Simulated time: 2 hours.", "from 2026-11-26 10:00 UTC to 2026-11-26 12:30 UTC", "**Failed: p.**",
 		"|cache|a peer dies|2|2|5s||\n", "|shards|histories|40|0|1m1s|9000 and the 40 after it|\n", "|shards|splits|7|0|0s||\n",
 	} {
 		if !strings.Contains(page, want) {

@@ -25,12 +25,12 @@ func seedsIn(said []string) (seeds []string) {
 }
 
 // page is the table as a page of the documentation: with seeds, times, and the machine.
-func (b *book) page(of string, began time.Time) string {
+func (b *book) page(of string) string {
 	var w strings.Builder
 	all := b.sum()
 	fmt.Fprintf(&w, "# What was tried on %s\n\n", of)
-	fmt.Fprintf(&w, "Written by `make prove` from %s to %s, on %s.\n\n", stamp(began), stamp(time.Now()), machine())
-	fmt.Fprintf(&w, "**%d tries, %d violations.** Broken variants, which the checks have to catch: %d caught, %d not.\n", all.tried, all.violations, b.twins[0], b.twins[1])
+	fmt.Fprintf(&w, "Written by `make prove` from %s to %s, on %s.\n\n", stamp(b.began), stamp(b.last), machine())
+	fmt.Fprintf(&w, "**%d tries, %d violations.** Broken variants, which the checks have to catch: %d caught, %d not. Simulated time: %d hours.\n", all.tried, all.violations, b.twins[0], b.twins[1], int64(b.simulated.Hours()))
 	if len(b.failed) > 0 {
 		fmt.Fprintf(&w, "**Failed: %s.**\n", strings.Join(b.failed, ", "))
 	}
