@@ -44,6 +44,7 @@ func TestFaultShardComposed(t *testing.T) {
 				t.Logf("UNDERSTUDY_SEED=%d, %v: %q", seed, time.Since(began).Round(time.Millisecond), steps)
 				judgedEvidence(t, evidence)
 				did["compositions"]++
+				did["faults of compositions"] += len(steps)
 			}
 			tried(t, did)
 		})

@@ -35,12 +35,15 @@ func SkipIfShort(tb testing.TB, program string) {
 }
 
 // Find returns the path of a program: from PATH, or the newest match of the
-// patterns. That of redis-server can be another: see RedisEnv.
+// patterns. Those of redis-server and postgres can be others: see RedisEnv and PostgresEnv.
 func Find(tb testing.TB, program string, patterns ...string) string {
 	tb.Helper()
 	SkipIfShort(tb, program)
 	if other := os.Getenv(RedisEnv); other != "" && program == "redis-server" {
 		return other
+	}
+	if other := os.Getenv(PostgresEnv); other != "" && program == "postgres" {
+		return filepath.Join(other, program)
 	}
 	for _, p := range patterns {
 		if found, _ := filepath.Glob(p); len(found) > 0 {
