@@ -183,5 +183,5 @@ func (s *Server) endRun(r *http.Request) (out apitype.Job, err error) {
 	if late {
 		return out, fmt.Errorf("%w: the run of %s under term %d was ended by another instance; this result is in the history", job.ErrStale, r.PathValue("run"), body.Term)
 	}
-	return viewJob(j, now, 5), free
+	return s.viewJob(r.Context(), j, now, 5), free
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -47,7 +48,7 @@ func (s *Server) jobRoutes() []route {
 }
 
 // viewJob shows a job with so many of its next times.
-func viewJob(j job.Job, now time.Time, times int) apitype.Job {
+func (s *Server) viewJob(ctx context.Context, j job.Job, now time.Time, times int) apitype.Job {
 	d := j.Definition
 	out := apitype.Job{
 		Name: j.Name, State: stateOfJob(j, now), Schedule: d.Schedule, Anchor: d.Anchor, JitterMS: d.JitterMS, DeadlineMS: d.DeadlineMS,
@@ -59,7 +60,8 @@ func viewJob(j job.Job, now time.Time, times int) apitype.Job {
 		out.Next = append([]time.Time{j.Next}, j.Upcoming(j.Next, times-1)...)
 	}
 	if a := j.Alarm; a.ID != "" {
-		out.Alarm = &apitype.JobAlarm{ID: a.ID, Reason: string(a.Reason), Why: a.Why, Scheduled: a.Scheduled, Raised: a.Raised, Cleared: a.Cleared, Sent: a.Sent, Tries: a.Tries}
+		out.Alarm = &apitype.JobAlarm{ID: a.ID, Reason: string(a.Reason), Why: a.Why, Scheduled: a.Scheduled, Raised: a.Raised, Cleared: a.Cleared, Sent: a.Sent, Tries: a.Tries,
+			NoSink: d.AlarmURL == "" && !s.monitor.mayHaveSinks(ctx)}
 	}
 	for state, n := range j.Ended {
 		out.Ended[string(state)] = n
@@ -125,7 +127,7 @@ func (s *Server) listJobs(r *http.Request) (out apitype.Jobs, err error) {
 	}
 	all, now, err := s.jobs.List(r.Context(), job.Query{After: after, Limit: limit})
 	return apitype.Jobs{
-		Jobs: views(all, func(j job.Job) apitype.Job { return viewJob(j, now, 1) }),
+		Jobs: views(all, func(j job.Job) apitype.Job { return s.viewJob(r.Context(), j, now, 1) }),
 		Next: nextAfter(all, limit, func(j job.Job) string { return j.Name }),
 	}, err
 }
@@ -135,7 +137,7 @@ func (s *Server) getJob(r *http.Request) (out apitype.Job, err error) {
 	if err != nil {
 		return out, err
 	}
-	return viewJob(j, now, 5), nil
+	return s.viewJob(r.Context(), j, now, 5), nil
 }
 
 func (s *Server) listRuns(r *http.Request) (out apitype.Runs, err error) {
@@ -213,7 +215,7 @@ func (s *Server) changeJob(r *http.Request, said string, decide func(who string)
 	if err != nil {
 		return out, err
 	}
-	return viewJob(j, now, 5), nil
+	return s.viewJob(r.Context(), j, now, 5), nil
 }
 
 func (s *Server) forgetJob(w http.ResponseWriter, r *http.Request) error {

@@ -10,6 +10,7 @@ import (
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/job"
 	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/monitor"
 )
 
 // jobRig is a server with a job that has run once, an hour after it was added.
@@ -64,7 +65,7 @@ func TestJobs(t *testing.T) {
 	if j.State != "scheduled" || len(j.Next) != 5 || j.Next[1].Sub(j.Next[0]) != time.Hour || j.Last.State != "failed" || j.Ended["failed"] != 1 {
 		t.Errorf("the job: %+v", j)
 	}
-	if a := j.Alarm; a == nil || a.Reason != "failed" || a.Sent || !a.Cleared.IsZero() {
+	if a := j.Alarm; a == nil || a.Reason != "failed" || a.Sent || !a.Cleared.IsZero() || !a.NoSink {
 		t.Errorf("its alarm: %+v", a)
 	}
 	list := ask[apitype.Jobs](g, "GET", "/v1/jobs?limit=1", "")
@@ -179,7 +180,7 @@ func TestAlarmOfJob(t *testing.T) {
 	a := g.do("GET", "/v1/jobs/backup", "")
 	var got apitype.Job
 	a.into(&got)
-	if got.Alarm == nil || got.Alarm.Reason != "failed" || got.Alarm.Sent || got.Alarm.Tries != 1 || got.AlarmHost != "ops.example" || strings.Contains(a.Body, "secret") {
+	if got.Alarm == nil || got.Alarm.Reason != "failed" || got.Alarm.Sent || got.Alarm.Tries != 1 || got.Alarm.NoSink || got.AlarmHost != "ops.example" || strings.Contains(a.Body, "secret") {
 		t.Errorf("%s", a.Body)
 	}
 	g.decide(job.MarkSent(claimed))
@@ -189,4 +190,24 @@ func TestAlarmOfJob(t *testing.T) {
 	}
 	g.do("DELETE", "/v1/jobs/backup", "").want(204, "")
 	g.do("GET", "/v1/jobs/backup", "").want(404, "no_job")
+}
+
+// TestAlarmWithoutSink: an alarm that nobody gets says so, until the store's monitor has a sink.
+func TestAlarmWithoutSink(t *testing.T) {
+	g := newJobRig(t)
+	if j := ask[apitype.Job](g, "GET", "/v1/jobs/backup", ""); !j.Alarm.NoSink {
+		t.Errorf("without a sink: %+v", j.Alarm)
+	}
+	session := lease.Session{ID: lease.NewID(), Instance: lease.NewInstance("one", ""), Timing: lease.Timing{Interval: time.Minute, Timeout: time.Hour}}
+	_, err := g.store.StartSession(t.Context(), session)
+	if err == nil {
+		err = g.store.Monitor().RegisterMember(t.Context(), monitor.Member{Session: session.ID, Sinks: []string{"mail"}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.s.monitor.snapshot.invalidate()
+	if list := ask[apitype.Jobs](g, "GET", "/v1/jobs", ""); list.Jobs[0].Alarm.NoSink {
+		t.Errorf("with a sink: %+v", list.Jobs[0].Alarm)
+	}
 }

@@ -171,6 +171,15 @@ func (p *monitorPart) state(ctx context.Context) *apitype.MonitorState {
 	return out
 }
 
+// mayHaveSinks reports whether the store's monitor sends alarms anywhere, as far as is known.
+func (p *monitorPart) mayHaveSinks(ctx context.Context) bool {
+	if p.table == nil {
+		return false
+	}
+	seen, err := p.snapshot.fresh(ctx, monitorFresh)
+	return err != nil || len(seen.view.Sinks) > 0
+}
+
 // isUsed reports whether the monitor is in use, so that it has a section.
 func (p *monitorPart) isUsed(s *apitype.MonitorState) bool {
 	return s != nil && (s.Totals.Checks+len(s.Members) > 0 || p.own.Inlet != nil)

@@ -38,6 +38,12 @@ func Parse(text string) (Schedule, error) {
 		switch {
 		case len(words) > 0 && strings.EqualFold(words[0], "every"):
 			return parseEvery(words[1:], zone)
+		case len(words) > 0 && strings.EqualFold(words[0], "@every"): // as some libraries for crontabs have it
+			s, err := parseEvery(words[1:], zone)
+			if err == nil {
+				err = fmt.Errorf("write it without the @, as in: every %s", words[1])
+			}
+			return s, err
 		case len(words) > 0 && isDate(words[0]):
 			return parseOnce(strings.Join(words, "T"), zone)
 		}

@@ -60,6 +60,8 @@ func TestRefused(t *testing.T) {
 		"every 0s":                      "whole seconds",
 		"every -5m":                     "whole seconds",
 		"every 9000h":                   "whole seconds",
+		"@every 5m":                     "without the @, as in: every 5m",
+		"@Every":                        "as in: every 90m",
 		"TZ=Europe/Berlin every 5m":     "no time zone",
 		"2026-13-01":                    "is not a date",
 		"2026-02-30 12:00":              "is not a date",

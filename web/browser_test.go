@@ -263,10 +263,11 @@ func testNavigation(t *testing.T, b *webtest.Browser) {
 	check(t, p, "navigation")
 }
 
-// anHour stands in for a server that has run for an hour.
-const anHour = `{
-	const points = (f) => [...Array(360).keys()].map(f);
-	const series = [
+// runFor stands in for a server that has run for so many points of ten seconds; a window of it decides how many.
+const runFor = `{
+	window.slots = 360;
+	const points = (f) => [...Array(360).keys()].map(f).slice(-window.slots);
+	const series = () => [
 		{ name: 'takeover', unit: 'ms', points: points((i) => (i % 97 === 5 ? 20 + i : null)) },
 		{ name: 'lag', unit: 'transactions', points: points((i) => (i > 200 && i < 240 ? null : Math.round(4000 + 3900 * Math.sin(i / 20)))) },
 		{ name: 'beats', unit: 'beats/s', points: points((i) => 480 + (i * 7919) % 40) },
@@ -274,7 +275,7 @@ const anHour = `{
 	];
 	const real = window.fetch;
 	window.fetch = (path, options) => (String(path).startsWith('/v1/series')
-		? Promise.resolve(new Response(JSON.stringify({ every_ms: 10000, series }))) : real(path, options));
+		? Promise.resolve(new Response(JSON.stringify({ every_ms: 10000, series: series() }))) : real(path, options));
 }`
 
 func testCharts(t *testing.T, b *webtest.Browser) {
@@ -282,18 +283,27 @@ func testCharts(t *testing.T, b *webtest.Browser) {
 	p := b.Page(t, 1440, 900, "dark")
 	p.Open(s.url("#/history"))
 	live(p)
-	p.Eval(anHour, nil)
+	p.Eval(runFor, nil)
 	p.Click("#sections a", "Overview")
 	p.Until(`document.querySelectorAll('#charts-overview > figure').length === 4`)
 	var described []string
 	p.Eval("[...document.querySelectorAll('#charts-overview svg')].map((s) => s.getAttribute('aria-labelledby').split(' ').map((id) => document.getElementById(id).textContent).join('. '))", &described)
-	if len(described) != 4 || described[0] != "Takeovers. In the last hour: at most 316 ms, at least 25 ms, the latest 316 ms." || described[3] != "Queue depth. No queue has been counted yet." {
+	if len(described) != 4 || described[0] != "Takeovers. In the last hour: at most 316 ms, at least 25 ms, the latest 316 ms." || described[3] != "Queue depth. No queue was counted in the last hour." {
 		t.Errorf("described as %q", described)
 	}
 	p.Click("#charts-overview summary", "As a table")
 	p.Until(`document.querySelectorAll('#charts-overview .points tbody tr').length === 4`)
 	check(t, p, "charts")
 	p.Shot("charts-1440")
+
+	// While there is less than five minutes, the pictures show five; then they grow with what there is.
+	for slots, want := range map[int]string{3: "In the last 5 minutes: at most 483 /s", 36: "In the last 6 minutes: at most 516 /s"} {
+		p.Eval(fmt.Sprintf(`{ window.slots = %d; location.hash = '#/history'; }`, slots), nil)
+		p.Until(`document.body.dataset.page === 'history'`)
+		p.Eval(`{ location.hash = '#/overview'; }`, nil)
+		p.Until(fmt.Sprintf(`[...document.querySelectorAll('#charts-overview desc')].some((d) => d.textContent.startsWith(%q))`, want))
+		p.Shot(fmt.Sprintf("charts-%d", slots))
+	}
 }
 
 // testServerDies: the page says that what it shows is old, and comes back by itself.

@@ -1,5 +1,5 @@
-// Pictures of the last hour: takeovers, replication lag, beats, queues. Each has its
-// figures as a table, too.
+// Pictures of the last hour, or of the last minutes where there is no more yet: takeovers, replication lag, beats, queues. Each
+// has its figures as a table, too.
 
 import { byId, count, duration, el, keyed, setText } from './dom.js';
 import { current } from './pages.js';
@@ -8,7 +8,8 @@ import { ask } from './stream.js';
 const every = 10_000; // ms: the server takes a point as often
 const most = 8; // pictures on a page
 const space = 'http://www.w3.org/2000/svg';
-const wide = 360; // points
+const wide = 360; // units of a picture
+const leastMinutes = 5; // that are drawn
 const high = 72;
 
 // wanted are the series of a page: by name, or all that begin so.
@@ -21,10 +22,10 @@ const wanted = {
 };
 
 const kinds = {
-  takeover: { title: 'Takeovers', of: 'time without a holder; after a crash, from the end of its lease', stems: true, none: 'No takeover in the last hour.', say: (v) => duration(v) },
-  lag: { title: 'Replication lag', of: 'how far replicas were behind; on Redis in bytes', none: 'No replica has reported yet.', say: (v) => count(Math.round(v)) },
-  beats: { title: 'Heartbeats', of: 'stored by this instance, per second', none: 'No heartbeats yet.', say: (v) => `${v >= 10 ? count(Math.round(v)) : v.toFixed(1)} /s` },
-  depth: { title: 'Queue depth', of: 'messages that are not final', none: 'No queue has been counted yet.', say: (v) => count(Math.round(v)) },
+  takeover: { title: 'Takeovers', of: 'time without a holder; after a crash, from the end of its lease', stems: true, none: 'No takeover', say: (v) => duration(v) },
+  lag: { title: 'Replication lag', of: 'how far replicas were behind; on Redis in bytes', none: 'No replica has reported', say: (v) => count(Math.round(v)) },
+  beats: { title: 'Heartbeats', of: 'stored by this instance, per second', none: 'No heartbeats', say: (v) => `${v >= 10 ? count(Math.round(v)) : v.toFixed(1)} /s` },
+  depth: { title: 'Queue depth', of: 'messages that are not final', none: 'No queue was counted', say: (v) => count(Math.round(v)) },
 };
 
 let shownOn = '';
@@ -63,8 +64,18 @@ async function look(page) {
 function draw(page, series, step) {
   const box = byId(`charts-${page}`);
   const order = (s) => wanted[page].findIndex((w) => s.name.startsWith(w));
-  keyed(box, series.sort((a, b) => order(a) - order(b)), (s) => s.name, create, (row, s) => fill(row, s, step));
+  const minutes = span(series, step);
+  keyed(box, series.sort((a, b) => order(a) - order(b)), (s) => s.name, create, (row, s) => fill(row, s, step, minutes));
   box.hidden = series.length === 0;
+}
+
+// span is the minutes that all pictures of a page show: back to the oldest point of any of them.
+function span(series, step) {
+  const age = ({ points }) => {
+    const oldest = points.findIndex((p) => p !== null);
+    return oldest < 0 ? 0 : points.length - oldest;
+  };
+  return Math.max(leastMinutes, Math.ceil(Math.max(0, ...series.map(age)) * step / 60_000));
 }
 
 let ids = 0;
@@ -84,6 +95,7 @@ function create(s) {
   const heading = el('span', 'name', subject || k.title);
   heading.title = heading.textContent;
   const top = el('span');
+  const from = el('span');
   const title = svg('title', { id: `${id}-title` });
   const desc = svg('desc', { id: `${id}-desc` });
   const path = svg('path', { class: k.stems ? 'stems' : 'curve' });
@@ -94,41 +106,47 @@ function create(s) {
   const rows = el('tbody');
   const table = el('table', 'points', el('thead', '', el('tr', '', el('th', '', 'Minute'), el('th', '', `Highest (${s.unit})`))), rows);
   const details = el('details', '', el('summary', '', 'As a table'), table);
-  const none = el('p', 'sub', k.none);
-  const element = el('figure', 'chart card', el('figcaption', '', heading, now), el('p', 'sub', subject ? `${k.title}: ${k.of}` : k.of), el('div', 'plot', picture, el('div', 'axis sub', el('span', '', 'an hour ago'), top, el('span', '', 'now')), details), none);
-  const row = { element, k, now, top, desc, path, area, rows, details, none, plot: picture.parentElement };
+  const none = el('p', 'sub');
+  const element = el('figure', 'chart card', el('figcaption', '', heading, now), el('p', 'sub', subject ? `${k.title}: ${k.of}` : k.of), el('div', 'plot', picture, el('div', 'axis sub', from, top, el('span', '', 'now')), details), none);
+  const row = { element, k, now, top, from, desc, path, area, rows, details, none, plot: picture.parentElement };
   details.addEventListener('toggle', () => { if (details.open) fillTable(row); });
   return row;
 }
 
-function fill(row, s, step) {
-  row.points = s.points;
+function fill(row, s, step, minutes) {
+  const slots = Math.round(minutes * 60_000 / step);
+  const points = s.points.slice(-slots);
+  row.points = points;
   row.step = step;
-  const known = s.points.filter((p) => p !== null);
+  const known = points.filter((p) => p !== null);
   const greatest = Math.max(0, ...known);
   const last = known[known.length - 1];
   const { say, stems } = row.k;
+  const time = minutes < 60 ? `${minutes} minutes` : 'hour';
+  setText(row.none, `${row.k.none} in the last ${time}.`);
   row.none.hidden = known.length > 0;
   row.plot.hidden = known.length === 0;
   setText(row.now, known.length ? (stems ? `latest ${say(last)}` : say(last)) : '');
   setText(row.top, known.length ? `at most ${say(greatest)}` : '');
-  setText(row.desc, known.length ? `In the last hour: at most ${say(greatest)}, at least ${say(Math.min(...known))}, the latest ${say(last)}.` : row.k.none);
-  const x = (i) => wide - s.points.length + i + 0.5;
+  setText(row.from, minutes < 60 ? `${minutes} min ago` : 'an hour ago');
+  setText(row.desc, known.length ? `In the last ${time}: at most ${say(greatest)}, at least ${say(Math.min(...known))}, the latest ${say(last)}.` : row.none.textContent);
+  const unit = wide / slots;
+  const x = (i) => (wide - (points.length - i - 0.5) * unit).toFixed(2);
   const y = (v) => (high - 2 - (high - 8) * (greatest > 0 ? v / greatest : 0)).toFixed(1);
   const parts = [];
   const areas = [];
   let from = -1;
-  s.points.forEach((v, i) => {
+  points.forEach((v, i) => {
     if (v === null) return;
     if (stems) {
       parts.push(`M${x(i)} ${high}V${y(v)}`);
       return;
     }
-    const joined = from >= 0 && s.points[i - 1] !== null;
+    const joined = from >= 0 && points[i - 1] !== null;
     if (!joined) from = i;
     parts.push(`${joined ? 'L' : 'M'}${x(i)} ${y(v)}${joined ? '' : 'h.6'}`);
-    if (i === s.points.length - 1 || s.points[i + 1] === null) {
-      areas.push(`M${x(from)} ${high}${s.points.slice(from, i + 1).map((p, n) => `L${x(from + n)} ${y(p)}`).join('')}V${high}Z`);
+    if (i === points.length - 1 || points[i + 1] === null) {
+      areas.push(`M${x(from)} ${high}${points.slice(from, i + 1).map((p, n) => `L${x(from + n)} ${y(p)}`).join('')}V${high}Z`);
     }
   });
   row.path.setAttribute('d', parts.join(''));

@@ -19,10 +19,10 @@ export const openRun = (name, scheduled) => open('A run of a job', [[name, () =>
 
 export const stateText = (s) => s.replace('_', ' ');
 
-// alarmText says since when the alarm of a job stands, and whether its receivers know; '' if none stands.
+// alarmText says since when the alarm of a job stands, and whether its receivers know, or that there are none; '' if none stands.
 export function alarmText({ alarm: a }) {
   if (!a || a.cleared) return '';
-  const sent = a.sent ? 'sent' : a.tries ? `not sent in ${count(a.tries)} tries` : 'not sent yet';
+  const sent = a.sent ? 'sent' : a.no_sink ? 'not sent: no sink is set. Start the job with --alarm URL, or give the monitor a sink' : a.tries ? `not sent in ${count(a.tries)} tries` : 'not sent yet';
   return `alarm since ${timeOf(a.raised)}: ${stateText(a.reason)}, ${sent}`;
 }
 

@@ -42,6 +42,8 @@ type JobAlarm struct {
 	Cleared   time.Time `json:"cleared,omitzero"` // missing while it stands
 	Sent      bool      `json:"sent"`             // sinks know that it was raised
 	Tries     int       `json:"tries,omitempty"`  // to send what they do not know yet
+	// NoSink: the job has no webhook and the store's monitor no sink, so that nobody is told.
+	NoSink bool `json:"no_sink,omitempty"`
 }
 
 // Jobs is a list of jobs.

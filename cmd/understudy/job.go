@@ -147,6 +147,8 @@ func alarmText(j apitype.Job) string {
 	switch {
 	case a.Sent && a.Cleared.IsZero():
 		return text + ", sent"
+	case a.NoSink:
+		return text + ", not sent: no sink is set (start the job with --alarm URL, or give the monitor a sink)"
 	case a.Tries > 0:
 		return fmt.Sprintf("%s, not sent in %d tries", text, a.Tries)
 	}
