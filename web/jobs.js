@@ -89,7 +89,7 @@ function fill(row, j) {
   drawRecent(row.line, j.recent || '');
   setText(row.pause, j.paused_by ? 'Resume…' : 'Pause…');
   row.pause.setAttribute('aria-label', `${j.paused_by ? 'Resume' : 'Pause'} ${j.job}`);
-  row.trigger.setAttribute('aria-label', `Run ${j.job} once, now`);
+  row.trigger.setAttribute('aria-label', `Trigger ${j.job} once, now`);
   row.past.href = link('history', 'job', ...j.job.split('/'));
   row.past.setAttribute('aria-label', `History of ${j.job}`);
 }

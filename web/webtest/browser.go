@@ -20,6 +20,9 @@ type Browser struct {
 	t   testing.TB
 	out io.WriteCloser
 
+	loadAxe sync.Once
+	axe     string
+
 	mu      sync.Mutex
 	last    int
 	waits   map[int]chan reply
