@@ -10,12 +10,13 @@ import (
 
 func (p *monitorPart) listChecks(r *http.Request) (out apitype.Checks, err error) {
 	q := queryOf(r)
-	after, limit := q.name("after"), q.limit(monitor.MaxPage)
+	after, text, limit := q.name("after"), q.name("contains"), q.limit(monitor.MaxPage)
 	if q.err != nil {
 		return out, q.err
 	}
 	seen, err := p.snapshot.fresh(r.Context(), monitorFresh)
-	out.Checks, out.Next = pageOf(seen.view.Checks, after, limit, func(c apitype.CheckCount) string { return c.Name })
+	name := func(c apitype.CheckCount) string { return c.Name }
+	out.Checks, out.Next = pageOf(matching(seen.view.Checks, text, name), after, limit, name)
 	return out, err
 }
 

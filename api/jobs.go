@@ -121,15 +121,42 @@ func viewRun(j job.Job, r job.Run, now time.Time) apitype.Run {
 
 func (s *Server) listJobs(r *http.Request) (out apitype.Jobs, err error) {
 	q := queryOf(r)
-	after, limit := q.name("after"), q.limit(1000)
+	after, text, limit := q.name("after"), q.name("contains"), q.limit(1000)
 	if q.err != nil {
 		return out, q.err
+	}
+	if text != "" {
+		return s.searchJobs(r.Context(), after, text, limit)
 	}
 	all, now, err := s.jobs.List(r.Context(), job.Query{After: after, Limit: limit})
 	return apitype.Jobs{
 		Jobs: views(all, func(j job.Job) apitype.Job { return s.viewJob(r.Context(), j, now, 1) }),
 		Next: nextAfter(all, limit, func(j job.Job) string { return j.Name }),
 	}, err
+}
+
+// searchJobs finds jobs whose names contain a text. One request reads maxSearched of them and leaves the rest to the next.
+func (s *Server) searchJobs(ctx context.Context, after, text string, limit int) (apitype.Jobs, error) {
+	const page = 1000
+	name := func(j job.Job) string { return j.Name }
+	out := apitype.Jobs{Jobs: []apitype.Job{}}
+	for range maxSearched / page {
+		all, now, err := s.jobs.List(ctx, job.Query{After: after, Limit: page})
+		if err != nil {
+			return out, err
+		}
+		for _, j := range matching(all, text, name) {
+			if out.Jobs = append(out.Jobs, s.viewJob(ctx, j, now, 1)); len(out.Jobs) == limit {
+				out.Next = j.Name
+				return out, nil
+			}
+		}
+		if after = nextAfter(all, page, name); after == "" {
+			return out, nil
+		}
+	}
+	out.Next = after
+	return out, nil
 }
 
 func (s *Server) getJob(r *http.Request) (out apitype.Job, err error) {

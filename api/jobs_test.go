@@ -1,6 +1,7 @@
 package api
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -209,5 +210,24 @@ func TestAlarmWithoutSink(t *testing.T) {
 	g.s.monitor.snapshot.invalidate()
 	if list := ask[apitype.Jobs](g, "GET", "/v1/jobs", ""); list.Jobs[0].Alarm.NoSink {
 		t.Errorf("with a sink: %+v", list.Jobs[0].Alarm)
+	}
+}
+
+// TestJobsByName: a part of the name finds jobs, page by page.
+func TestJobsByName(t *testing.T) {
+	g := newJobRig(t)
+	for _, name := range []string{"Nightly-a", "nightly-b", "other", "the-nightly"} {
+		g.do("PUT", "/v1/jobs/"+name, `{"schedule":"@daily"}`).want(200, "")
+	}
+	var got []string
+	for after, pages := "", 0; pages == 0 || after != ""; pages++ {
+		page := ask[apitype.Jobs](g, "GET", "/v1/jobs?limit=2&contains=NIGHTLY&after="+after, "")
+		for _, j := range page.Jobs {
+			got = append(got, j.Name)
+		}
+		after = page.Next
+	}
+	if want := []string{"Nightly-a", "nightly-b", "the-nightly"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

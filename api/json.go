@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"sort"
+	"strings"
 	"time"
 
 	"github.com/understudy-ha/understudy/lease"
@@ -91,6 +92,20 @@ func pageOf[T any](all []T, after string, limit int, position func(T) string) (p
 		return page, ""
 	}
 	return page[:limit], position(page[limit-1])
+}
+
+// matching is what of a list has a name that contains a text, in small letters or not.
+func matching[T any](all []T, text string, name func(T) string) []T {
+	if text == "" {
+		return all
+	}
+	var out []T
+	for _, one := range all {
+		if strings.Contains(strings.ToLower(name(one)), strings.ToLower(text)) {
+			out = append(out, one)
+		}
+	}
+	return out
 }
 
 // nextAfter is where a list goes on after a page that has as many as were asked for; "" where it ends.

@@ -13,7 +13,7 @@ var operationsOfJobs = map[string]operation{
 	"GET /v1/jobs": {
 		id: "listJobs", tag: "jobs",
 		summary: "List the jobs",
-		params:  []param{{name: "after", about: "Only jobs whose names come after this one"}, limit},
+		params:  []param{{name: "after", about: "Only jobs whose names come after this one"}, contains, limit},
 		answers: []reply{{200, "The jobs by name", apitype.Jobs{}, ""}},
 		errors:  usual + " 400",
 		other:   map[int]string{404: noJob},

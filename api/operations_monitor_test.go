@@ -31,7 +31,7 @@ var operationsOfMonitor = map[string]operation{
 	"GET /v1/checks": {
 		id: "listChecks", tag: "monitor",
 		summary: "List the checks",
-		params:  []param{{name: "after", about: "Only checks whose name is greater."}, limit},
+		params:  []param{{name: "after", about: "Only checks whose name is greater."}, contains, limit},
 		answers: []reply{{200, "By name", apitype.Checks{}, ""}},
 		errors:  usual + " 400 404",
 	},

@@ -32,6 +32,7 @@ var pathParams = map[string]param{
 
 // Parameters of several operations.
 var (
+	contains   = param{name: "contains", about: "Only those whose names contain this, ignoring case."}
 	limit      = param{name: "limit", schema: `{"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}`, about: ""}
 	part       = param{name: "part", schema: `{"type": "string"}`, about: "Only events of this part, such as role"}
 	subject    = param{name: "subject", schema: `{"type": "string"}`, about: "Only events of this subject"}
@@ -119,7 +120,7 @@ var operationsOfParts = map[string]operation{
 	"GET /v1/roles": {
 		id: "listRoles", tag: "roles",
 		summary: "List the roles, their holders and who stands by",
-		params:  []param{{name: "after", about: "Only roles whose name is greater."}, limit},
+		params:  []param{{name: "after", about: "Only roles whose name is greater."}, contains, limit},
 		answers: []reply{{200, "The roles by name", apitype.Roles{}, ""}},
 		errors:  usual + " 400",
 	},
@@ -251,7 +252,7 @@ var operationsOfParts = map[string]operation{
 	"GET /v1/sessions": {
 		id: "listSessions", tag: "sessions",
 		summary: "List the live sessions",
-		params:  []param{{name: "after", about: "As next of the page before."}, limit},
+		params:  []param{{name: "after", about: "As next of the page before."}, contains, limit},
 		answers: []reply{{200, "The sessions, oldest first; their ids are their owners' alone", apitype.Sessions{}, ""}},
 		errors:  usual + " 400",
 	},
@@ -394,7 +395,7 @@ var operationsOfParts = map[string]operation{
 		id: "listQueues", tag: "queues",
 		summary:     "List the queues at a glance",
 		description: "As they were at most one second ago. 404 with the code store_without_queues when the store keeps none, here and below.",
-		params:      []param{{name: "after", about: "Only queues whose name is greater."}, limit},
+		params:      []param{{name: "after", about: "Only queues whose name is greater."}, contains, limit},
 		answers:     []reply{{200, "The queues by name", apitype.Queues{}, ""}},
 		errors:      usual + " 400 404",
 	},

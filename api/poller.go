@@ -24,7 +24,7 @@ const (
 	// inspectInterval is how often the store's own facts (version, schema, clock) are read: they hardly change.
 	inspectInterval = 15 * time.Second
 	// maxShown is the most of anything that the state lists.
-	maxShown = 500
+	maxShown = 100
 )
 
 // poller reads the store for all open streams together: it follows the history, builds the state if a stream wants it, and

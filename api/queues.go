@@ -56,12 +56,13 @@ func (s *Server) checkQueues(*http.Request) error {
 
 func (s *Server) listQueues(r *http.Request) (out apitype.Queues, err error) {
 	q := queryOf(r)
-	after, limit := q.name("after"), q.limit(dispatch.MaxPage)
+	after, text, limit := q.name("after"), q.name("contains"), q.limit(dispatch.MaxPage)
 	if q.err != nil {
 		return out, q.err
 	}
 	queues, err := s.queues.views(r.Context(), queueFresh)
-	out.Queues, out.Next = pageOf(queues, after, limit, func(q apitype.Queue) string { return q.Queue })
+	name := func(q apitype.Queue) string { return q.Queue }
+	out.Queues, out.Next = pageOf(matching(queues, text, name), after, limit, name)
 	return out, err
 }
 

@@ -28,12 +28,13 @@ func viewStandby(s elect.Standby) apitype.Standby { return apitype.Standby(s) }
 
 func (s *Server) listRoles(r *http.Request) (out apitype.Roles, err error) {
 	q := queryOf(r)
-	after, limit := q.name("after"), q.limit(lease.MaxList)
+	after, text, limit := q.name("after"), q.name("contains"), q.limit(lease.MaxList)
 	if q.err != nil {
 		return out, q.err
 	}
 	roles, err := elect.Roles(r.Context(), s.cfg.Store)
-	roles, out.Next = pageOf(roles, after, limit, func(r elect.Role) string { return r.Name })
+	name := func(r elect.Role) string { return r.Name }
+	roles, out.Next = pageOf(matching(roles, text, name), after, limit, name)
 	out.Roles = views(roles, viewRole)
 	return out, err
 }

@@ -139,10 +139,13 @@ func timeWithoutHolder(e history.Event) time.Duration {
 
 // sample takes a point of everything that has a level.
 func (s *series) sample(ctx context.Context, b *poller) {
-	if q := b.s.queues.state(ctx); q != nil && q.Error == "" {
-		for _, one := range q.List {
-			s.record("depth", "messages", float64(one.Depth), false)
-			s.record("depth/"+one.Queue, "messages", float64(one.Depth), false)
+	if b.s.queues.admin != nil {
+		seen, err := b.s.queues.latest(ctx, queueFresh)
+		for _, one := range seen.views {
+			if err == nil {
+				s.record("depth", "messages", float64(one.Depth), false)
+				s.record("depth/"+one.Queue, "messages", float64(one.Depth), false)
+			}
 		}
 	}
 	if v := b.s.shards.state(); v != nil && v.Error == "" {

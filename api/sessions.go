@@ -32,11 +32,12 @@ func viewSession(n lease.Session) apitype.Session {
 
 func (s *Server) listSessions(r *http.Request) (out apitype.Sessions, err error) {
 	q := queryOf(r)
-	after, limit := q.name("after"), q.limit(lease.MaxList)
+	after, text, limit := q.name("after"), q.name("contains"), q.limit(lease.MaxList)
 	if q.err != nil {
 		return out, q.err
 	}
 	sessions, err := s.cfg.Store.Sessions(r.Context())
+	sessions = matching(sessions, text, func(n lease.Session) string { return n.Instance.Name })
 	// The instance and not the session, whose id is its owner's alone.
 	position := func(n lease.Session) string { return fmt.Sprintf("%020d/%s", n.Started.UnixMicro(), n.Instance.ID) }
 	slices.SortFunc(sessions, func(a, b lease.Session) int { return cmp.Compare(position(a), position(b)) })

@@ -159,7 +159,7 @@ func actOnJobs(t *testing.T, s *stage, p *webtest.Page) {
 	if s.do("GET", "/v1/jobs/backup", "", &view); len(view.Open) != 1 || !strings.Contains(view.Open[0].Trigger, "alice") || view.PausedBy != "" {
 		t.Errorf("%+v", view)
 	}
-	p.Fill("#jobs-from", "report")
+	p.Fill("#jobs-filter", "REPORT")
 	p.Until(`document.querySelectorAll('#jobs-list > li').length === 1`)
 	p.Until(`/^alarm since .*: overdue, not sent/.test(document.querySelector('#jobs-list .raised').textContent)`)
 

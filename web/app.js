@@ -1,6 +1,7 @@
 // The dashboard: signs in, follows the stream, and hands what comes to its pages.
 
 import { byId, el, setText, setTitle, timeOf } from './dom.js';
+import { stopLists } from './listpages.js';
 import { Unauthorized, ask, follow, setToken, token } from './stream.js';
 import * as cache from './cache.js';
 import * as charts from './charts.js';
@@ -24,8 +25,7 @@ function stopAll() {
   stop();
   if (stopCache) stopCache();
   stopCache = null;
-  monitor.stop();
-  jobs.stop();
+  stopLists();
 }
 
 async function start() {

@@ -1,18 +1,34 @@
 // The section of the live sessions.
 
-import { byId, el, keyed, plural, setText, setTitle, timeOf } from './dom.js';
-
+import { byId, el, keyed, setText, setTitle, timeOf } from './dom.js';
+import { listWhole } from './listpages.js';
 import { anchor, link } from './pages.js';
 
 const list = byId('instances-list');
 
-export function update(state, self) {
-  byId('instances-empty').hidden = state.list.length > 0;
-  list.hidden = state.list.length === 0;
-  let summary = state.total ? plural(state.total, 'live session', 'live sessions') : '';
-  if (state.total > state.list.length) summary += `, the first ${state.list.length} shown`;
+let total = 0;
+let self = null; // the instance that serves this page
+
+const sessions = listWhole({
+  id: 'instances',
+  path: '/v1/sessions',
+  rows: (answer) => answer.sessions,
+  has: (s, text) => s.instance.name.toLowerCase().includes(text),
+  draw,
+  words: ['live session', 'live sessions'],
+});
+
+export function update(state, instance) {
+  total = state.total;
+  self = instance;
+  sessions.update(state);
+}
+
+function draw(shown, summary) {
+  byId('instances-empty').hidden = total > 0;
+  list.hidden = shown.length === 0;
   setText(byId('instances-summary'), summary);
-  keyed(list, state.list, (s) => s.instance.id + s.started, create, (row, s) => fill(row, s, self));
+  keyed(list, shown, (s) => s.instance.id + s.started, create, fill);
 }
 
 function create() {
@@ -25,7 +41,7 @@ function create() {
   return { element: el('li', 'tile card', el('div', 'line', name, here), address, since, timing, past), past, name, here, address, since, timing };
 }
 
-function fill(row, s, self) {
+function fill(row, s) {
   setText(row.name, s.instance.name);
   setTitle(row.name, `instance ${s.instance.id}, ${s.renewals} renewals`);
   row.here.hidden = !self || self.id !== s.instance.id;

@@ -10,7 +10,7 @@ import { drawBars, high, spark } from './spark.js';
 const ticks = 60; // runs in the picture of a job
 
 const list = byId('jobs-list');
-const from = byId('jobs-from');
+const filter = byId('jobs-filter');
 
 let storeOffset = 0; // the store's clock minus this one's, in ms
 
@@ -26,15 +26,10 @@ export function update(now) {
   pages.start();
 }
 
-export const stop = () => pages.stop();
-
-// before is a text that sorts before a name, and after nearly all that sort before that.
-const before = (name) => name.slice(0, -1) + String.fromCharCode(Math.max(0x20, name.charCodeAt(name.length - 1) - 1)) + '~';
-
 const pages = listPages({
   id: 'jobs',
   path: '/v1/jobs',
-  params: () => (from.value.trim() ? { after: before(from.value.trim()) } : {}),
+  params: () => (filter.value.trim() ? { contains: filter.value.trim() } : {}),
   isShown: () => current() === 'jobs',
   draw: (answer) => {
     keyed(list, answer.jobs, (j) => j.job, create, fill);
@@ -44,16 +39,17 @@ const pages = listPages({
   say,
 });
 
-from.addEventListener('input', () => pages.anew(200));
+filter.addEventListener('input', () => pages.anew(200));
 
 function say({ number, following, failed }) {
   const shown = list.childElementCount;
-  let words = shown ? `${count(shown)}${following || number > 1 ? ' shown' : shown === 1 ? ' job' : ' jobs'}` : '';
+  const wanted = Boolean(filter.value.trim());
+  let words = shown ? `${count(shown)}${following || number > 1 ? ' shown' : shown === 1 ? ' job' : ' jobs'}` : wanted && !failed ? 'no match' : '';
   if (number > 1) words += `, page ${number}`;
   if (failed) words += `; they could not be read: ${failed}`;
   setText(byId('jobs-summary'), words);
   list.hidden = shown === 0;
-  byId('jobs-empty').hidden = shown > 0 || Boolean(failed);
+  byId('jobs-empty').hidden = shown > 0 || wanted || number > 1 || Boolean(failed);
 }
 
 function create() {

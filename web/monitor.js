@@ -2,6 +2,7 @@
 
 import { byId, coarse, count, el, keyed, plural, setText, setTitle, timeOf } from './dom.js';
 import { openQueue } from './browse.js';
+import { listWhole } from './listpages.js';
 import { anchor, link, when } from './pages.js';
 import { askToPause, askToResume } from './pause.js';
 import { askToRemove } from './remove.js';
@@ -12,12 +13,9 @@ const partitions = 64; // into which the sources are divided
 const span = 10_000; // ms over which rates are taken
 const uncovered = 6000; // ms for which some of them may be nobody's, as when an instance starts
 const stuckAfter = 60_000; // ms that a notice is tried in vain, and nobody need worry
-const manyEvents = 8;
-const mostEvents = 100; // rows
 const mostAlarms = 12;
+const mostLines = 50; // instances and paths that are shown
 const mostBlind = 5;
-
-const filter = byId('monitor-filter');
 
 let state = null;
 let taken = []; // what this instance had taken lately, oldest first
@@ -25,9 +23,17 @@ let offset = 0; // the store's clock minus this one's, in ms
 let bare = 0; // since when some partitions are nobody's
 
 export const news = () => (state && state.standing ? plural(state.standing, 'alarm', 'alarms') : '');
-export const stop = () => sources.stop();
 
-filter.addEventListener('input', () => drawEvents());
+const checks = listWhole({
+  id: 'checks',
+  page: 'monitor',
+  path: '/v1/checks',
+  rows: (answer) => answer.checks,
+  has: (e, text) => e.check.toLowerCase().includes(text),
+  draw: drawEvents,
+  words: ['check', 'checks'],
+  head: true,
+});
 when('monitor', ([kind, ...rest]) => {
   if (kind === 'alarm') openAlarm(rest[0]);
   else if (kind === 'source') openSource(rest[0], rest.slice(1).join('/'));
@@ -50,7 +56,7 @@ export function update(s, queues, now, self) {
   setText(byId('monitor-summary'), empty ? '' : parts.join(', '));
   drawWarnings();
   drawAlarms();
-  drawEvents();
+  checks.update({ list: [...s.checks.filter((e) => e.down > 0), ...s.checks.filter((e) => e.down === 0)], total: totals.checks });
   drawIntake();
   drawRest(queues, self);
   sources.update(s.checks, known);
@@ -149,17 +155,11 @@ const counts = [
   ['retired', 'Retired', (e) => e.retired, 'not judged any more, until they beat'],
 ];
 
-function drawEvents() {
-  const wanted = filter.value.trim().toLowerCase();
-  const match = state.checks.filter((e) => e.check.toLowerCase().includes(wanted));
-  const shown = [...match.filter((e) => e.down > 0), ...match.filter((e) => e.down === 0)].slice(0, mostEvents);
-  filter.hidden = state.checks.length <= manyEvents;
-  const list = byId('monitor-events');
+function drawEvents(shown, summary) {
+  const list = byId('checks-list');
   keyed(list, shown, (e) => e.check, createEvent, fillEvent);
   list.hidden = shown.length === 0;
-  let text = plural(state.totals.checks, 'check', 'checks');
-  if (shown.length < state.totals.checks) text += wanted && match.length <= mostEvents ? `, ${match.length} match` : `, ${shown.length} shown`;
-  setText(byId('monitor-events-summary'), text);
+  setText(byId('checks-summary'), summary);
 }
 
 function createEvent() {
@@ -277,8 +277,8 @@ function drawRest(queues, self) {
   const reads = (p, r) => p.path === r.router || p.path === `router.${r.router}`;
   const ways = [...state.paths.map((p) => ({ name: p.path, path: p, router: routers.find((r) => reads(p, r)) })),
     ...routers.filter((r) => !state.paths.some((p) => reads(p, r))).map((r) => ({ name: r.router, router: r }))];
-  keyed(byId('monitor-paths'), ways, (w) => w.name, createLine, (row, w) => fillLine(row, w.name, wayOf(w), (!w.path || w.path.seeing) && !(w.router && w.router.error)));
-  keyed(byId('monitor-members'), state.members, (m) => m.instance.id, createLine, (row, m) => fillLine(row, m.instance.name,
+  keyed(byId('monitor-paths'), ways.slice(0, mostLines), (w) => w.name, createLine, (row, w) => fillLine(row, w.name, wayOf(w), (!w.path || w.path.seeing) && !(w.router && w.router.error)));
+  keyed(byId('monitor-members'), state.members.slice(0, mostLines), (m) => m.instance.id, createLine, (row, m) => fillLine(row, m.instance.name,
     [`${m.partitions} of ${partitions} parts`, self && self.id === m.instance.id ? 'this server' : '', m.active ? 'fetches the configuration' : '',
       m.sinks.length ? `delivers to ${m.sinks.join(', ')}` : '', m.host ? `process ${m.process} on ${m.host}` : ''].filter((t) => t).join('; '), m.partitions > 0 || state.members.length > partitions));
   const byName = new Map((queues ? queues.list : []).map((q) => [q.queue, q]));

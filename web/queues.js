@@ -3,40 +3,42 @@
 import { byId, coarse, count, el, keyed, plural, setText, setTitle } from './dom.js';
 import { askToAct } from './act.js';
 import { openMessage, openKey, openQueue } from './browse.js';
-import { anchor, link, when } from './pages.js';
+import { listWhole } from './listpages.js';
+import { anchor, link, seek, when } from './pages.js';
 import { askToRemove } from './remove.js';
 
 const list = byId('queues-list');
-const filter = byId('queues-filter');
-const manyQueues = 8;
+const most = 12; // instances of a queue that are shown
 
-let queues = [];
-let state = null;
+let total = 0;
 
-filter.addEventListener('input', draw);
-when('queues', ([queue, key, id]) => { if (key) openKey(queue, key, id); });
+const queues = listWhole({
+  id: 'queues',
+  path: '/v1/queues',
+  rows: (answer) => answer.queues,
+  has: (q, text) => q.queue.toLowerCase().includes(text),
+  draw,
+  words: ['queue', 'queues'],
+});
+when('queues', ([queue, key, id]) => {
+  queues.seek(queue);
+  if (key) openKey(queue, key, id);
+});
 
 // update takes in what the server says.
-export function update(s) {
-  state = s;
-  queues = s.list;
-  draw();
+export function update(state) {
+  total = state.total;
+  const blocked = state.list.reduce((n, q) => n + q.blocked, 0);
+  queues.update(state, [blocked && state.list.length === total ? `${plural(blocked, 'key', 'keys')} blocked` : '',
+    state.error ? `they could not be read: ${state.error}` : ''].filter((t) => t).join(', '));
 }
 
-function draw() {
-  const wanted = filter.value.trim().toLowerCase();
-  const shown = queues.filter((q) => q.queue.includes(wanted));
-  const blocked = queues.reduce((n, q) => n + q.blocked, 0);
-  filter.hidden = queues.length <= manyQueues;
-  byId('queues-empty').hidden = queues.length > 0;
+function draw(shown, summary) {
+  byId('queues-empty').hidden = total > 0;
   list.hidden = shown.length === 0;
-  let summary = queues.length === 0 ? '' : plural(state.total, 'queue', 'queues');
-  if (blocked) summary += `, ${plural(blocked, 'key', 'keys')} blocked`;
-  if (state.total > queues.length) summary += `, the first ${queues.length} shown`;
-  if (wanted) summary += `, ${shown.length} match`;
-  if (state.error) summary += `; they could not be read: ${state.error}`;
   setText(byId('queues-summary'), summary);
   keyed(list, shown, (q) => q.queue, create, fill);
+  seek();
 }
 
 // figures of a queue: name, value and what it means.
@@ -92,7 +94,8 @@ function fill(row, q) {
   row.gone.hidden = q.holders.length > 0;
   row.gone.setAttribute('aria-label', `Remove ${q.queue}`);
   row.button.setAttribute('aria-label', `Show the keys of ${q.queue}`);
-  keyed(row.holders, q.holders, (h) => h.instance.id, createHolder, fillHolder);
+  const rest = q.holders.length - most;
+  keyed(row.holders, rest > 0 ? [...q.holders.slice(0, most), { rest }] : q.holders, (h) => (h.rest ? '' : h.instance.id), createHolder, fillHolder);
   const blocked = q.blocked_keys || [];
   const keys = blocked.concat(q.refused_keys || []);
   keyed(row.blocked, keys, (k) => `${k.key} ${k.head}`, () => createBlocked(row), fillBlocked);
@@ -105,6 +108,10 @@ function fill(row, q) {
 const createHolder = () => ({ element: el('li', 'chip') });
 
 function fillHolder(row, h) {
+  if (h.rest) {
+    setText(row.element, `and ${count(h.rest)} more`);
+    return;
+  }
   setText(row.element, `${h.instance.name}: ${h.asleep ? 'asleep' : plural(h.keys, 'key', 'keys')}`);
   setTitle(row.element, `instance ${h.instance.id} ${h.asleep ? 'has nothing to do' : `holds ${plural(h.keys, 'key', 'keys')}`}`);
 }

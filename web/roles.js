@@ -1,27 +1,37 @@
 // The section of the roles: who is primary, for how long, and who stands by.
 
-import { byId, coarse, el, keyed, plural, setText, setTitle } from './dom.js';
-import { anchor, link } from './pages.js';
+import { byId, coarse, count, el, keyed, plural, setText, setTitle } from './dom.js';
+import { listWhole } from './listpages.js';
+import { anchor, link, seek, when } from './pages.js';
 import { askToRemove } from './remove.js';
 import { askToResign } from './resign.js';
 
 const list = byId('roles-list');
-const filter = byId('roles-filter');
-const manyRoles = 8;
+const most = 12; // standbys of a role that are shown
 
-let roles = [];
 let total = 0;
 let received = 0; // performance.now() when the roles came
 let storeOffset = 0; // the store's clock minus this one's, in ms
 
-filter.addEventListener('input', draw);
+const roles = listWhole({
+  id: 'roles',
+  path: '/v1/roles',
+  rows: (answer) => {
+    received = performance.now();
+    return answer.roles;
+  },
+  has: (r, text) => r.role.toLowerCase().includes(text),
+  draw,
+  words: ['role', 'roles'],
+});
+when('roles', ([role]) => roles.seek(role));
 
 // update takes in what the server says.
 export function update(state) {
-  roles = state.list;
   total = state.total;
   received = performance.now();
-  draw();
+  const vacant = state.list.filter((r) => r.primaries.length === 0).length;
+  roles.update(state, vacant && state.list.length === total ? `${vacant} vacant` : '');
 }
 
 // clockIs tells how the store's clock goes against this one's.
@@ -29,20 +39,13 @@ export function clockIs(now) {
   storeOffset = new Date(now).getTime() - Date.now();
 }
 
-function draw() {
-  const wanted = filter.value.trim().toLowerCase();
-  const shown = roles.filter((r) => r.role.toLowerCase().includes(wanted));
-  const vacant = roles.filter((r) => r.primaries.length === 0).length;
-  filter.hidden = roles.length <= manyRoles;
-  byId('roles-empty').hidden = roles.length > 0;
+function draw(shown, summary) {
+  byId('roles-empty').hidden = total > 0;
   list.hidden = byId('roles-heads').hidden = shown.length === 0;
-  let summary = roles.length === 0 ? '' : plural(total, 'role', 'roles');
-  if (vacant) summary += `, ${vacant} vacant`;
-  if (total > roles.length) summary += `, the first ${roles.length} shown`;
-  if (wanted) summary += `, ${shown.length} match`;
   setText(byId('roles-summary'), summary);
   keyed(list, shown, (r) => r.role, create, fill);
   tick();
+  seek();
 }
 
 function create() {
@@ -72,7 +75,8 @@ function fill(row, role) {
   row.element.classList.toggle('vacant', role.primaries.length === 0);
   if (before !== undefined && before !== after) flash(row.element);
   keyed(row.holders, role.primaries, (p) => p.id + p.term, createHolder, fillHolder);
-  keyed(row.standbys, role.standbys, (s) => s.id, createStandby, fillStandby);
+  const rest = role.standbys.length - most;
+  keyed(row.standbys, rest > 0 ? [...role.standbys.slice(0, most), { id: '', name: `and ${count(rest)} more`, address: '' }] : role.standbys, (s) => s.id, createStandby, fillStandby);
   row.button.hidden = role.primaries.length === 0;
   row.forget.hidden = role.primaries.length + role.standbys.length > 0 || !role.term;
   row.forget.setAttribute('aria-label', `Forget ${role.role}`);
@@ -115,7 +119,7 @@ const createStandby = () => ({ element: el('span', 'chip') });
 
 function fillStandby(row, s) {
   setText(row.element, s.name);
-  setTitle(row.element, `${s.name} ${s.address} stands by, instance ${s.id}`);
+  setTitle(row.element, s.id ? `${s.name} ${s.address} stands by, instance ${s.id}` : '');
 }
 
 // tick moves what moves by itself between two messages.
@@ -130,7 +134,7 @@ export function tick() {
     } else {
       setText(row.state, role.primaries.length > 1 ? plural(role.primaries.length, 'holder', 'holders') : '');
     }
-    if (role.standbys.length === 0) row.standbys.dataset.none = role.primaries.length ? 'no standby' : 'no standby';
+    if (role.standbys.length === 0) row.standbys.dataset.none = 'no standby';
     else delete row.standbys.dataset.none;
     for (const h of row.holders.rows.values()) tickHolder(h, now, storeNow);
   }

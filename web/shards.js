@@ -2,27 +2,37 @@
 
 import { byId, count, el, keyed, plural, setText } from './dom.js';
 import { askToChange, askToResume, askToWithdraw } from './change.js';
-import { anchor, link, when } from './pages.js';
+import { listWhole } from './listpages.js';
+import { anchor, link, seek, when } from './pages.js';
 import { createNode, fillNode, inOrder } from './nodes.js';
 import { createLast, createPlan, fillLast, fillPlan, tickPlan } from './plan.js';
 import { askToRemove } from './remove.js';
 
 const list = byId('shards-list');
-const filter = byId('shards-filter');
 const few = 3; // shards that are all shown in full
 const calm = 0; // what the server says of shards that nobody has to look at
+const wrong = 4; // what it says of those that somebody has to look at now
 const severities = ['', 'minor', 'moving', 'major', 'severe'];
 
 let state = null;
 let offset = 0; // the store's clock minus this one's, in ms
 const chosen = new Map(); // shards that were opened or closed by hand
 
-filter.addEventListener('input', draw);
+// The state brings those in trouble first. What the path brings does not say how bad it is.
+const shards = listWhole({
+  id: 'shards',
+  path: '/v1/shards',
+  by: 'text',
+  rows: (answer) => answer.shards.map((s) => ({ ...s, alarm: s.primary && !s.blocked && s.health === 'fine' ? calm : wrong })),
+  has: (s, text) => [s.shard, ...s.nodes.map((n) => n.address)].some((t) => t.toLowerCase().includes(text)),
+  draw,
+  words: ['shard', 'shards'],
+  head: true,
+});
 when('shards', ([shard]) => {
   if (!shard) return;
-  filter.value = '';
   chosen.set(shard, true);
-  draw();
+  shards.seek(state && state.list.some((s) => s.shard === shard) ? '' : shard);
 });
 
 export function news() {
@@ -35,29 +45,21 @@ export function news() {
 export function update(s, now) {
   state = s;
   if (now) offset = new Date(now).getTime() - Date.now();
-  draw();
+  const { totals } = s;
+  const words = [[totals.no_primary, 'without a primary'], [totals.blocked, 'blocked'], [totals.unattended, 'unattended'], [totals.under_way, 'changing'], [totals.paused, 'paused']];
+  keyed(byId('shards-warnings'), s.error ? [`The shards could not be read: ${s.error}. The figures shown are old.`] : [], (w) => w, () => ({ element: el('li') }),
+    (row, w) => setText(row.element, w));
+  shards.update({ list: s.list, total: totals.shards }, words.filter(([n]) => n).map(([n, word]) => `${count(n)} ${word}`).join(', '));
 }
 
 const storeNow = () => Date.now() + offset;
 
-function draw() {
-  if (!state) return;
-  const wanted = filter.value.trim().toLowerCase();
-  const has = (text) => text.toLowerCase().includes(wanted);
-  const shown = state.list.filter((s) => has(s.shard) || s.nodes.some((n) => has(n.address)));
-  const { totals } = state;
-  filter.hidden = totals.shards <= few;
-  byId('shards-empty').hidden = totals.shards > 0;
+function draw(shown, summary) {
+  byId('shards-empty').hidden = state.totals.shards > 0;
   list.hidden = shown.length === 0;
-  const parts = [plural(totals.shards, 'shard', 'shards')];
-  for (const [n, word] of [[totals.no_primary, 'without a primary'], [totals.blocked, 'blocked'], [totals.unattended, 'unattended'], [totals.under_way, 'changing'], [totals.paused, 'paused']]) if (n) parts.push(`${count(n)} ${word}`);
-  if (wanted) parts.push(`${count(shown.length)} match`);
-  setText(byId('shards-summary'), totals.shards ? parts.join(', ') : '');
-  const warnings = [];
-  if (state.error) warnings.push(`The shards could not be read: ${state.error}. The figures shown are old.`);
-  if (totals.shards > state.list.length) warnings.push(`${count(state.list.length)} shards are shown, those in trouble first. For another: understudy shard show SHARD`);
-  keyed(byId('shards-warnings'), warnings, (w) => w, () => ({ element: el('li') }), (row, w) => setText(row.element, w));
+  setText(byId('shards-summary'), summary);
   keyed(list, shown, (s) => s.shard, create, fill);
+  seek();
 }
 
 function create() {
@@ -82,7 +84,7 @@ function create() {
     el('div', 'head', el('h3', '', toggle), el('div', 'where', at, pips), el('div', 'line acts', over, fail, withdraw, pause, gone, past)),
     says, body);
   const row = { element, toggle, name, at, pips, over, fail, pause, gone, withdraw, past, says, plan, nodes, last, body };
-  toggle.addEventListener('click', () => { chosen.set(row.shard.shard, row.body.hidden); draw(); });
+  toggle.addEventListener('click', () => { chosen.set(row.shard.shard, row.body.hidden); fill(row, row.shard); });
   over.addEventListener('click', () => askToChange('switchover', row.shard));
   fail.addEventListener('click', () => askToChange('failover', row.shard));
   gone.addEventListener('click', () => askToRemove.shard(row.shard.shard));

@@ -26,22 +26,15 @@ export function update(events, sources) {
   if (event.shown !== names.join('\n')) {
     event.shown = names.join('\n');
     const chosen = event.value;
-    const all = el('option', '', 'All checks');
-    all.value = '';
-    event.replaceChildren(all, ...names.map((n) => {
-      const option = el('option', '', n);
-      option.value = n;
-      return option;
-    }));
+    event.replaceChildren(new Option('All checks', ''), ...names.map((n) => new Option(n, n)));
     event.value = names.includes(chosen) ? chosen : '';
   }
   pages.start();
 }
 
-export const stop = () => pages.stop();
-
 // choose shows the sources of an event that are in a state.
 export function choose(ofEvent, inState) {
+  if (![...event.options].some((o) => o.value === ofEvent)) event.append(new Option(ofEvent, ofEvent)); // one of very many
   event.value = ofEvent;
   state.value = inState;
   text.value = '';
