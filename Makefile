@@ -77,7 +77,7 @@ prove: deps
 	@./scripts/test-deps release
 	@mkdir -p docs/prove
 	cd adapters/clientgo && $(GO) mod tidy -diff && $(GO) test -race -count=1 -timeout 10m .
-	UNDERSTUDY_REQUIRE_BACKENDS=1 UNDERSTUDY_PROVE=1 $(GO) test -json -count=1 -timeout 2h -run 'Simulation|Seeds|Fault|Takeover|IsItsModel|Packages|TestRuns/examples' ./sim/... ./fault/... ./store/sqlite ./api ./docs | \
+	UNDERSTUDY_REQUIRE_BACKENDS=1 UNDERSTUDY_PROVE=1 $(GO) test -json -count=1 -timeout 2h -run 'Simulation|Seeds|Fault|Takeover|IsItsModel|Packages|TestRuns/examples|InBrowser' ./sim/... ./fault/... ./store/sqlite ./api ./docs ./web | \
 	  $(GO) run ./internal/provereport -of "$(RELEASE), $$(git rev-parse --short=12 HEAD)" -o docs/prove/$(RELEASE).md
 
 bench: deps

@@ -19,9 +19,6 @@ import (
 // errNoShards: the server has no directory of shards.
 var errNoShards = errors.New("this server has nothing to say of shards")
 
-// maxShownShards is the most shards that the state lists: each brings all its nodes.
-const maxShownShards = 200
-
 // ShardDirectory is what is known of the shards, at no cost to the store, such as a [catalog.Catalog].
 type ShardDirectory interface {
 	Shard(name string) (shard.View, bool)
@@ -271,7 +268,7 @@ func (p *shardPart) state() *apitype.ShardsState {
 		out.List = append(out.List, apitype.ShownShard{Shard: s, Alarm: int(severityOf(s))})
 	}
 	slices.SortStableFunc(out.List, func(a, b apitype.ShownShard) int { return cmp.Compare(b.Alarm, a.Alarm) })
-	out.List = out.List[:min(len(out.List), maxShownShards)]
+	out.List = out.List[:min(len(out.List), maxShown)]
 	if _, err := p.dir.Freshness(); err != nil && !errors.Is(err, shard.ErrNotFound) {
 		out.Error = lease.TruncateReason(err.Error())
 	}

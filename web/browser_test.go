@@ -27,6 +27,7 @@ func TestInBrowser(t *testing.T) {
 		{"navigation", testNavigation},
 		{"keyboard", testKeyboard},
 		{"windows", testWindows},
+		{"many", testMany},
 		{"actions", testActions},
 		{"source", testSource},
 		{"charts", testCharts},

@@ -110,8 +110,8 @@ const figures = [
   ['Stale', (r) => perSecond(r.rate('stales')), 'old copies given while a new one was fetched, by the second'],
   ['Misses', (r) => perSecond(r.rate('misses')), 'requests that waited for a value, by the second'],
   ['Waiting', (r) => count(r.now.waiting), 'requests that wait for a value now'],
-  ['Source', (r) => mean(r, 'fetch_ms', 'fetches'), 'how long the source took, on average'],
-  ['Fetches', (r) => `${count(r.now.fetches)}${r.now.fetching ? ` (${count(r.now.fetching)} now)` : ''}`, 'calls of the source by this peer since it started'],
+  ['Origin', (r) => mean(r, 'fetch_ms', 'fetches'), 'how long the origin took, on average'],
+  ['Fetches', (r) => `${count(r.now.fetches)}${r.now.fetching ? ` (${count(r.now.fetching)} now)` : ''}`, 'calls of the origin by this peer since it started'],
   ['Failed', (r) => count(r.now.fetch_failures), 'of these, without a value'],
   ['Elections', (r) => mean(r, 'election_ms', 'won'), 'how long the elections took that this peer won, on average'],
   ['Keys', (r) => count(r.now.keys), 'copies held'],
@@ -193,7 +193,7 @@ function drawKeys() {
   if (failed) text += `; they could not be read: ${failed}`;
   setText(byId('cache-keys-summary'), text);
   byId('cache-empty').hidden = keys.length > 0;
-  setText(byId('cache-empty'), filter.value ? 'No key starts with that.' : 'No key has been requested yet.');
+  setText(byId('cache-empty'), filter.value ? 'No key starts with that.' : 'No key has been requested yet. Ask for one: understudy cache get KEY');
   removeMany.hidden = keys.length === 0;
   setText(removeMany, filter.value ? 'Remove all that begin so…' : 'Remove all…');
 }

@@ -85,7 +85,7 @@ function drawWarnings() {
   for (const p of blind.slice(0, mostBlind)) warn(`path ${p.path}`, `${unproven(p)}: sources that beat that way are not judged by their silence. If it is gone for good: understudy monitor path drop ${p.path}`);
   if (blind.length > mostBlind) warn('paths', `The same goes for ${plural(blind.length - mostBlind, 'other path', 'other paths')}.`);
   for (const r of (state.instance && state.instance.routers) || []) if (r.error) warn(`router ${r.router}`, `This instance cannot read ${r.router}: ${r.error}`);
-  if (state.totals.checks > 0 && state.sinks.length === 0) warn('sinks', 'No sinks configured: alarms are shown only here.');
+  if (state.totals.checks > 0 && state.sinks.length === 0) warn('sinks', 'No sinks configured: alarms are shown only here. To add one: understudy monitor run --webhook URL');
   keyed(byId('monitor-warnings'), warnings, (w) => w.key, () => ({ element: el('li') }), (row, w) => setText(row.element, w.text));
 }
 
@@ -227,7 +227,7 @@ const figures = [
   ['Beats', (i, rate) => (rate === null ? '–' : `${rate >= 10 || rate === 0 ? count(Math.round(rate)) : rate.toFixed(1)} /s`), 'that this instance stores, by the second, lately'],
   ['Waiting', (i) => count(i.queued), 'beats that wait here to be stored'],
   ['Stored', (i) => count(i.accepted), 'beats, by this instance since it started'],
-  ['Not known', (i) => count(i.unknown), 'beats of events that are not configured, or of sources that are not declared'],
+  ['Not known', (i) => count(i.unknown), 'beats of checks that are not configured, or of sources that are not declared'],
   ['Replayed', (i) => count(i.replayed), 'beats that had come before'],
   ['Sent away', (i) => count(i.busy), 'requests that were refused because too much waited'],
   ['Letters', (i) => count(i.letters), 'messages that could not be taken'],

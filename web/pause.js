@@ -1,10 +1,10 @@
-// The questions before a source or an event name is paused, resumed or retired.
+// The questions before a source or a check is paused, resumed or retired.
 
 import { post, question } from './act.js';
 
 const lengths = [['900000', '15 minutes'], ['3600000', '1 hour'], ['14400000', '4 hours'], ['86400000', '1 day'], ['604800000', '1 week'], ['0', 'Until it is resumed']];
 
-// askToPause pauses a source, or without one the event name; done is called when it
+// askToPause pauses a source, or without one the check; done is called when it
 // was done.
 export function askToPause(event, source = '', done = () => {}) {
   const note = { name: 'note', label: 'Why? Others see it.' };
@@ -34,7 +34,7 @@ export const askToResume = (event) => question({
   },
 });
 
-// act does something with a source, or without one with the event name.
+// act does something with a source, or without one with the check.
 export function act(event, source, verb, body) {
   const path = source ? `/v1/sources/${encodeURIComponent(event)}/${encodeURIComponent(source)}` : `/v1/checks/${encodeURIComponent(event)}`;
   return post(`${path}/${verb}`, body);

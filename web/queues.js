@@ -86,7 +86,10 @@ function fill(row, q) {
   setText(row.name, q.queue);
   setTitle(row.name, q.queue);
   setText(row.sub, q.holders.length ? plural(q.holders.length, 'instance', 'instances') : 'no instance delivers');
-  figures.forEach(([, value], i) => setText(row.values[i], value(q)));
+  figures.forEach(([title, value], i) => {
+    setText(row.values[i], value(q));
+    row.values[i].classList.toggle('bad-value', title === 'Blocked' && q.blocked > 0 || title === 'Refused' && q.refused > 0);
+  });
   row.element.classList.toggle('vacant', q.blocked > 0 || q.refused > 0 || (q.holders.length === 0 && q.depth > 0));
   row.element.classList.toggle('idle', q.depth === 0);
   row.past.href = link('history', 'about', `${q.queue}/`);

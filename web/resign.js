@@ -13,8 +13,8 @@ export function askToResign(r) {
     ok: 'Ask to resign',
     danger: true,
     fields: [{
-      name: 'to', label: 'Who shall take over?', kind: 'select',
-      options: [['', waits ? 'Whoever is first' : 'Nobody waits'], ...r.standbys.map((s) => [s.id, s.address ? `${s.name} (${s.address})` : s.name])],
+      name: 'to', label: 'Which standby takes over?', kind: 'select',
+      options: [['', waits ? 'The first one' : 'No standby'], ...r.standbys.map((s) => [s.id, s.address ? `${s.name} (${s.address})` : s.name])],
     }],
     act: async ({ to, by }) => {
       const asked = await (await post(`/v1/roles/${encodeURIComponent(r.role)}/resign`, { to, by })).json();

@@ -17,7 +17,7 @@ let limits = new Map(); // how long sources of an event may be quiet, in ms
 let resting = new Set(); // events that are paused
 let total = 0;
 
-// update tells of the event names, and how many sources there are.
+// update tells of the checks, and how many sources there are.
 export function update(events, sources) {
   limits = new Map(events.filter((e) => e.interval_ms).map((e) => [e.check, e.interval_ms * e.missed + (e.grace_ms || 0)]));
   resting = new Set(events.filter((e) => e.paused).map((e) => e.check));
@@ -66,7 +66,7 @@ function say({ number, following, failed }) {
   const none = byId('sources-empty');
   none.hidden = shown > 0;
   if (following) setText(none, 'No match so far; there are more to search.');
-  else setText(none, wanted || number > 1 ? 'No such source.' : 'No source has sent a heartbeat, and none is declared.');
+  else setText(none, wanted || number > 1 ? 'No such source.' : 'No source has sent a heartbeat, and none is declared. Send one: understudy source beat CHECK NAME');
 }
 
 function draw(sources, received) {
@@ -116,7 +116,7 @@ export function tick() {
     setText(row.why, why(s));
     setText(row.last, s.quiet_ms === undefined ? 'never' : `${coarse(s.quiet_ms + passed)} ago`);
     const rests = s.state === 'up' && resting.has(s.check);
-    setText(row.left, rests ? 'its event is paused' : leftOf(s, passed));
+    setText(row.left, rests ? 'its check is paused' : leftOf(s, passed));
     row.element.classList.toggle('late', s.state === 'up' && !rests && s.left_ms < passed);
     const limit = rests ? 0 : limits.get(s.check);
     row.bar.hidden = !limit || s.left_ms === undefined || s.state === 'down';

@@ -9,6 +9,7 @@ export function spark(most) {
   const svg = document.createElementNS(space, 'svg');
   svg.setAttribute('class', 'spark');
   svg.setAttribute('viewBox', `0 0 ${most * gap} ${high}`);
+  svg.setAttribute('preserveAspectRatio', 'xMinYMid');
   svg.setAttribute('role', 'img');
   svg.most = most;
   return svg;

@@ -18,8 +18,13 @@ func (d directory) Shard(name string) (shard.View, bool) {
 }
 
 func (d directory) Shards() []shard.View {
-	views, _ := d.registry.List(context.Background(), "", shard.MaxShards)
-	return views
+	var all []shard.View
+	for after := ""; ; after = all[len(all)-1].Row.Name {
+		page, err := d.registry.List(context.Background(), after, shard.MaxShards)
+		if all = append(all, page...); err != nil || len(page) < shard.MaxShards {
+			return all
+		}
+	}
 }
 
 func (d directory) Changed() <-chan struct{} { return nil }

@@ -190,6 +190,8 @@ func partOf(test string) string {
 		return "API"
 	case named("Packages"):
 		return "packages"
+	case named("InBrowser"):
+		return "page"
 	default:
 		return "roles"
 	}

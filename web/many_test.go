@@ -1,0 +1,101 @@
+package web_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/understudy-ha/understudy/elect"
+	"github.com/understudy-ha/understudy/job"
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/monitor"
+	"github.com/understudy-ha/understudy/web/webtest"
+)
+
+// testMany: a page shows one thing, and stays small with very many of them, of which a filter finds each.
+func testMany(t *testing.T, b *webtest.Browser) {
+	sizes := []int{150} // more than the state brings
+	if proving {
+		sizes = []int{1, 10_000}
+	}
+	for _, many := range sizes {
+		t.Run(fmt.Sprint(many), func(t *testing.T) {
+			s := newStage(t)
+			s.fillWith(many)
+			p := b.Page(t, 390, 900, "light")
+			p.Open(s.url(""))
+			live(p)
+			p.Until(`document.querySelectorAll('#overview-held > li').length === 6`)
+			check(t, p, "the overview")
+			for _, list := range []struct{ page, list, filter string }{
+				{"roles", "#roles-list", "#roles-filter"}, {"jobs", "#jobs-list", "#jobs-filter"}, {"shards", "#shards-list", "#shards-filter"},
+				{"queues", "#queues-list", "#queues-filter"}, {"instances", "#instances-list", "#instances-filter"},
+				{"monitor", "#checks-list", "#checks-filter"}, {"monitor", "#sources-list", "#sources-text"},
+			} {
+				p.Eval(fmt.Sprintf(`{ location.hash = '#/%s'; }`, list.page), nil)
+				rows := fmt.Sprintf(`[...document.querySelectorAll('%s > li')]`, list.list)
+				p.Until(fmt.Sprintf(`document.body.dataset.page === '%s' && %s.length >= %d && %s.length <= 101`, list.page, rows, min(many, 25), rows))
+				if many > 1 {
+					last := fmt.Sprintf("thing-%05d", many-1)
+					p.Fill(list.filter, "G-"+last[len("thing-"):])
+					p.Until(fmt.Sprintf(`%s.length > 0 && %s.every((r) => r.textContent.includes('%s'))`, rows, rows, last))
+				}
+				var all int
+				p.Eval(`document.querySelectorAll('main *').length`, &all)
+				if all > 12_000 {
+					t.Errorf("%s has %d elements", list.page, all)
+				}
+				check(t, p, list.list)
+				if many > 1 {
+					p.Fill(list.filter, "")
+				}
+			}
+			if many == 1 {
+				return
+			}
+			// Without a filter, pages lead on and back.
+			p.Eval(`{ location.hash = '#/roles'; }`, nil)
+			p.Until(`document.querySelectorAll('#roles-list > li').length === 25 && document.querySelector('#roles-list').textContent.includes('thing-00000')`)
+			p.Click("#roles-more", "")
+			p.Until(`document.querySelector('#roles-list').textContent.includes('thing-00025') && document.querySelector('#roles-summary').textContent.includes('page 2')`)
+			p.Click("#roles-back", "")
+			p.Until(`document.querySelector('#roles-list').textContent.includes('thing-00000')`)
+			p.Shot("many-roles")
+			// A link leads to one that is on none of the pages.
+			p.Eval(`{ location.hash = '#/roles/thing-00140'; }`, nil)
+			p.Until(`document.activeElement.classList.contains('sought') && document.activeElement.textContent.includes('thing-00140')`)
+		})
+	}
+}
+
+// fillWith puts so many of everything there.
+func (s *stage) fillWith(many int) {
+	s.t.Helper()
+	ctx := s.t.Context()
+	must := func(err error) {
+		s.t.Helper()
+		if err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	var checks []monitor.Check
+	var sources []monitor.SourceRef
+	for n := range many {
+		name := fmt.Sprintf("thing-%05d", n)
+		s.hold(lease.ID{Space: elect.Space, Key: name}, s.session(name))
+		must(s.store.QueueAdmin().CreateQueue(ctx, name))
+		_, err := s.store.Jobs().Change(ctx, name, job.Define(name, job.Definition{Schedule: "@yearly"}))
+		must(err)
+		s.shard(name, 10*n, true)
+		checks = append(checks, monitor.Check{Name: name, Interval: time.Hour})
+		sources = append(sources, monitor.SourceRef{Check: "thing-00000", Source: name})
+	}
+	_, err := s.table.Configure(ctx, monitor.Configuration{Checks: checks, Origin: "test"})
+	must(err)
+	for len(sources) > 0 {
+		n := min(len(sources), monitor.MaxSources)
+		_, err := s.table.ResolveSources(ctx, sources[:n])
+		must(err)
+		sources = sources[n:]
+	}
+}
