@@ -59,7 +59,11 @@ async function load() {
   }
 }
 
+const keyOf = (e) => `${e.id} ${e.at}`; // a store that is restored may give an id again
+
 function show(events) {
+  const keys = events.filter(wanted).map(keyOf).reverse();
+  if (keys.length && keys.join() === [...list.children].map((row) => row.seenAs).join()) return; // whoever reads them keeps the place
   list.setAttribute('aria-busy', 'true');
   list.replaceChildren();
   seen.clear();
@@ -79,7 +83,7 @@ export function add(e) {
 
 function put(e, fresh) {
   if (!wanted(e)) return;
-  const key = `${e.id} ${e.at}`; // a store that is restored may give an id again
+  const key = keyOf(e);
   if (seen.has(key)) return;
   seen.add(key);
   const { kind, words, aside } = describe(e);
