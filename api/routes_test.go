@@ -411,7 +411,7 @@ func TestListsHavePages(t *testing.T) {
 			t.Errorf("%s: %d rows, want %d", path, len(seen), all)
 		}
 		send(t, s, request(t.Context(), "GET", "/v1/"+path+"?limit=1001", "")).want(400, "invalid")
-		if a := send(t, s, request(t.Context(), "GET", "/v1/"+path+"?contains=N3", "")); strings.Count(a.Body, `"n3"`) != 1 || strings.Contains(a.Body, `"n4"`) {
+		if a := send(t, s, request(t.Context(), "GET", "/v1/"+path+"?contains=N3", "")); !strings.Contains(a.Body, `"n3"`) || strings.Contains(a.Body, `"n4"`) {
 			t.Errorf("%s that contain N3: %s", path, a.Body)
 		}
 	}
