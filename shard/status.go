@@ -36,6 +36,19 @@ type Status struct {
 	Stats   Stats         `json:"stats"`
 }
 
+// IsUp reports whether the node answers, and has loaded its data.
+func (s Status) IsUp() bool { return s.Condition == Up && !s.State.Loading }
+
+// IsPrimary reports whether writes go to the node. That the agent holds the lease is not enough: it takes it before it opens the node.
+func (s Status) IsPrimary() bool {
+	return s.Holding && s.Open && s.IsUp() && s.State.Role == Primary && s.View.Row.Primary == s.NodeID
+}
+
+// IsUnattended reports whether the node goes on as the primary that it was while its agent has not got the lease back.
+func (s Status) IsUnattended() bool {
+	return !s.Holding && s.IsUp() && s.State.Role == Primary && s.State.Fence != Closed && s.View.Row.Primary == s.NodeID
+}
+
 // Stats counts what an agent has done since it started.
 type Stats struct {
 	Plans    int64 `json:"plans"`    // started as the orchestrator

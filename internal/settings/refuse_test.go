@@ -46,9 +46,11 @@ func TestConfigRefusesWhatTheServerRefuses(t *testing.T) {
 		"monitor: {sinks: [{sink: s, log: {}, rate: -1}]}":         "sink s: rate is -1",
 		"monitor: {routers: [{router: r, group: g, url: 'x'}]}":    `router "r"`,
 		"shards:\n- " + node("data: a") + "\n- " + node("data: b"): "line 3: shard \"s\": node 127.0.0.1:7 appears twice",
-		"roles: [{role: a, with: b}, {role: b, with: a}]":          `role "a": with leads back to it (a → b → a)`,
-		"roles:\n- {role: x, with: a}\n- {role: a, with: b}\n- {role: b, with: c}\n- {role: c, with: a}": `line 3: role "a": with leads back to it (a → b → c → a)`,
-		"roles:\n- &a {role: a}\n- {<<: *a, <<: *a, role: b}":                                            `"<<" appears twice`,
+		"shards:\n- {shard: s, node: 'h:1', data: a, pod: p-0}\n- {shard: s, node: 'h:2', data: b, pod: p-0}": "line 3: shard \"s\": pod p-0 appears twice",
+		"shards: [{shard: s, node: 'h:1', data: a, pod: P_0}]":                                                `"P_0" is not the name of a pod`,
+		"roles: [{role: a, with: b}, {role: b, with: a}]":                                                     `role "a": with leads back to it (a → b → a)`,
+		"roles:\n- {role: x, with: a}\n- {role: a, with: b}\n- {role: b, with: c}\n- {role: c, with: a}":      `line 3: role "a": with leads back to it (a → b → c → a)`,
+		"roles:\n- &a {role: a}\n- {<<: *a, <<: *a, role: b}":                                                 `"<<" appears twice`,
 	} {
 		if _, err := ReadWith(writeFile(t, text), nil, func(*Server) {}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\nsays %v; want %q", text, err, want)

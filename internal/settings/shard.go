@@ -50,7 +50,7 @@ func (r reworded) Unwrap() error { return r.error }
 
 func (c *Server) checkShards(f *strictyaml.Findings) {
 	quiet := slog.New(slog.DiscardHandler)
-	seen, nodes := map[string]bool{}, map[string]bool{}
+	seen, nodes, pods := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for i := range c.Shards {
 		s, path := &c.Shards[i], fmt.Sprintf("shards[%d]", i)
 		checked, err := s.Agent(quiet)
@@ -64,6 +64,9 @@ func (c *Server) checkShards(f *strictyaml.Findings) {
 		if nodes[s.Node] {
 			f.At(path, usererr.Errorf("shard %q: node %s appears twice; each node has one agent", s.Shard, s.Node))
 		}
-		seen[checked.Config.Dir], nodes[s.Node] = true, true
+		if s.Pod != "" && pods[s.Pod] {
+			f.At(path, usererr.Errorf("shard %q: pod %s appears twice; a pod has one node", s.Shard, s.Pod))
+		}
+		seen[checked.Config.Dir], nodes[s.Node], pods[s.Pod] = true, true, true
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/understudy-ha/understudy/cache/origin"
+	"github.com/understudy-ha/understudy/internal/podlabel"
 	"github.com/understudy-ha/understudy/internal/strictyaml"
 	"github.com/understudy-ha/understudy/internal/usererr"
 	"github.com/understudy-ha/understudy/lease"
@@ -63,6 +64,8 @@ type Settings struct {
 	TLSCert      string `yaml:"tls_cert" more:"yes" help:"show nodes the certificate in this 'FILE', PEM …"`
 	TLSKey       string `yaml:"tls_key" more:"yes" help:"… whose key is in this 'FILE'"`
 
+	Pod string `yaml:"pod" more:"yes" help:"label the Kubernetes pod of this 'NAME', in which agent and node run, understudy/role=primary while the node is the primary; a stop of the agent hands the primary over"`
+
 	Hook        string        `yaml:"hook" more:"yes" help:"run this 'COMMAND', without a shell, before and after a promotion and after other role changes; if it fails before a promotion, the promotion does not happen"`
 	HookTimeout time.Duration `yaml:"hook_timeout" more:"yes" default:"5s" help:"deadline of the hook"`
 }
@@ -97,6 +100,7 @@ func (f *Flags) configure() {
 	c.Priority, c.MinReplicas = f.Priority, f.MinReplicas
 	c.Policy.MaxLag, c.Policy.Parallel = f.MaxLag, f.ParallelSyncs
 	c.KillHung, c.DiscardData = *f.KillHung, f.DiscardData
+	c.HandOver = f.Pod != ""
 	c.RestartGrace, c.ForgetAfter, c.HookTimeout = f.RestartGrace, f.ForgetAfter, f.HookTimeout
 }
 
@@ -130,6 +134,11 @@ func (f *Flags) complete(log *slog.Logger) error {
 	}
 	if err := checkAgentTiming(c.Timing); err != nil {
 		return err
+	}
+	if f.Pod != "" {
+		if err := podlabel.ValidateName(f.Pod); err != nil {
+			return err
+		}
 	}
 	if f.SentinelPasswordFile != "" && f.Sentinel == "" {
 		return usererr.Errorf("--sentinel-password-file belongs to --sentinel")

@@ -16,6 +16,7 @@ import (
 	"github.com/understudy-ha/understudy/api"
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/internal/instance"
+	"github.com/understudy-ha/understudy/internal/podlabel"
 	"github.com/understudy-ha/understudy/internal/sdnotify"
 	"github.com/understudy-ha/understudy/internal/startlistener"
 	"github.com/understudy-ha/understudy/internal/termtext"
@@ -39,10 +40,11 @@ const LaunchArg = node.LaunchArg
 // Launch becomes the node that an agent starts. It returns only if it cannot.
 func Launch(argv []string) error { return node.Launch(argv) }
 
-// listeners are where an agent answers: opened before the store is reached.
+// listeners are where an agent answers, and what it labels: opened before the store is reached.
 type listeners struct {
 	front *startlistener.Door // nil without one
 	guide net.Listener        // nil without one
+	pod   *podlabel.Pod       // nil without one
 }
 
 func (l listeners) close(ctx context.Context) {
@@ -66,6 +68,11 @@ func (f *Flags) Close(ctx context.Context) { f.open.close(ctx) }
 func (f *Flags) openListeners(log *slog.Logger) (out listeners, err error) {
 	if err := os.MkdirAll(f.Config.Dir, 0o700); err != nil {
 		return out, usererr.Errorf("--data: %v", err)
+	}
+	if f.Pod != "" {
+		if out.pod, err = podlabel.New(f.Pod, log); err != nil {
+			return out, err
+		}
 	}
 	if f.Sentinel != "" {
 		if out.guide, err = startlistener.Listen("--sentinel", f.Sentinel); err != nil {
@@ -167,7 +174,11 @@ func run(ctx context.Context, h *instance.Host, f *Flags, running *agent.Agent, 
 	if !alone { // of several in one log
 		story = h.Log.With("shard", f.Config.Shard, "of", f.Config.Node)
 	}
-	part("story", func(ctx context.Context) error { return tellStory(ctx, story, running) })
+	part("story", func(ctx context.Context) error { return tellStory(ctx, story, running, f.open.pod) })
+	if f.open.pod != nil {
+		part("pod", f.open.pod.Run)
+		defer func() { labelPod(f.open.pod, running.Status()) }()
+	}
 	args := []any{"shard", f.Config.Shard, "node", f.Config.Node, "id", ShortID(running.ID()), "store", termtext.URL(h.StoreURL),
 		"interval", f.Config.Timing.Interval, "timeout", f.Config.Timing.Timeout}
 	if front != nil {
@@ -254,12 +265,14 @@ func (f *Flags) endNode(ctx context.Context, log *slog.Logger) error {
 const settles = 2 * time.Second
 
 // tellStory logs what becomes of the node and its shard, as people would tell it.
-func tellStory(ctx context.Context, log *slog.Logger, running *agent.Agent) error {
+func tellStory(ctx context.Context, log *slog.Logger, running *agent.Agent, pod *podlabel.Pod) error {
 	var was told
 	var busy, since time.Time
 	for trouble := ""; ; {
 		changed := running.Changed()
-		now := tellOf(running.Status())
+		status := running.Status()
+		labelPod(pod, status)
+		now := tellOf(status)
 		if now.trouble != trouble {
 			trouble, since = now.trouble, time.Now()
 		}
@@ -280,6 +293,14 @@ func tellStory(ctx context.Context, log *slog.Logger, running *agent.Agent) erro
 		case <-changed:
 		case <-time.After(pause):
 		}
+	}
+}
+
+// labelPod has the pod, if there is one, show the node's role. It shows what it showed before while that is not known, and while the
+// node goes on without its agent.
+func labelPod(pod *podlabel.Pod, s shard.Status) {
+	if primary := s.IsPrimary(); pod != nil && (primary || s.Registered && !s.IsUnattended()) {
+		pod.Set(primary, s.View.Row.PrimaryEpoch)
 	}
 }
 

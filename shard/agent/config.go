@@ -79,6 +79,8 @@ type Config struct {
 	// RestartGrace is how long the node's process may take to be back before its death is
 	// told. 0 tells it at once.
 	RestartGrace time.Duration
+	// HandOver has a stop of the agent hand a primary over that it did not start, because the two stop together.
+	HandOver bool
 	// DiscardData allows the node to lose data that was never the shard's, in order to join it.
 	DiscardData bool
 	// ForgetAfter is how long a member may be silent before it is forgotten. Default 7 days;

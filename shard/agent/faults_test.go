@@ -369,24 +369,29 @@ func TestStopping(t *testing.T) {
 			c.settled(a)
 		})
 	})
-	t.Run("supervised", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			var c *cluster
-			c = newCluster(t, 3, func(cfg *agent.Config) { cfg.Process = c.world.At(cfg.Node).Process() })
-			c.up()
-			a := c.hosts[0]
-			a.end(context.Canceled)
-			b, took := c.next(a, time.Second)
-			t.Log("took", took)
-			for _, w := range c.world.Accepted() {
-				if w.Node == a.address && !b.node.Has(w.ID) {
-					t.Errorf("write %d is lost", w.ID)
+	var c *cluster
+	for name, edit := range map[string]func(*agent.Config){
+		"supervised":                func(cfg *agent.Config) { cfg.Process = c.world.At(cfg.Node).Process() },
+		"the node stops with agent": func(cfg *agent.Config) { cfg.HandOver = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c = newCluster(t, 3, edit)
+				c.up()
+				a := c.hosts[0]
+				a.end(context.Canceled)
+				b, took := c.next(a, time.Second)
+				t.Log("took", took)
+				for _, w := range c.world.Accepted() {
+					if w.Node == a.address && !b.node.Has(w.ID) {
+						t.Errorf("write %d is lost", w.ID)
+					}
 				}
-			}
-			c.settled(b)
-			c.oneWriter(b)
+				c.settled(b)
+				c.oneWriter(b)
+			})
 		})
-	})
+	}
 }
 
 // What the tests of this package look at would show a primary that is not closed.

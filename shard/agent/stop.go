@@ -26,11 +26,11 @@ type shutdown struct {
 	request string        // id of the request for a switchover
 }
 
-// start starts to stop. A primary that this agent supervises asks for a switchover first, if a replica can
+// start starts to stop. A primary that stops with this agent asks for a switchover first, if a replica can
 // take its place.
 func (s *shutdown) start() {
 	s.since = s.now()
-	if s.cfg.Process == nil || !s.view.isPrimary() || !s.fence.isOpen() || s.report.failing != 0 || !s.view.HasSuccessor(s.id) {
+	if s.cfg.Process == nil && !s.cfg.HandOver || !s.view.isPrimary() || !s.fence.isOpen() || s.report.failing != 0 || !s.view.HasSuccessor(s.id) {
 		s.done = true
 		return
 	}

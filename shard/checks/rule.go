@@ -24,9 +24,9 @@ func rules() map[string]rule {
 		"/standby-leader": never,
 		"/sync":           never,
 		"/synchronous":    never,
-		"/health":         plain(up),
+		"/health":         plain(shard.Status.IsUp),
 		"/liveness":       plain(alive),
-		"/readiness":      plain(func(s shard.Status) bool { return primary(s) || up(s) && s.StoreDown == 0 }),
+		"/readiness":      plain(func(s shard.Status) bool { return s.IsPrimary() || s.IsUp() && s.StoreDown == 0 }),
 	}
 	for _, path := range []string{"/{$}", "/primary", "/read-write", "/master"} {
 		all[path] = primaryAt
@@ -41,20 +41,12 @@ func plain(f func(shard.Status) bool) rule {
 	return func(s shard.Status, _ map[string]string, _ url.Values) (bool, error) { return f(s), nil }
 }
 
-func up(s shard.Status) bool { return s.Condition == shard.Up && !s.State.Loading }
-
-// primary tells that writes go here. That the agent holds the lease is not enough: it takes it
-// before it opens the node.
-func primary(s shard.Status) bool {
-	return s.Holding && s.Open && up(s) && s.State.Role == shard.Primary && s.View.Row.Primary == s.NodeID
-}
-
-// primaryAt is [primary], of this node or, with "node=ADDRESS", of another of the shard: whether the agent would send
+// primaryAt is [shard.Status.IsPrimary], of this node or, with "node=ADDRESS", of another of the shard: whether the agent would send
 // clients there. A balancer asks a peer so while the primary's own agent is gone.
 func primaryAt(s shard.Status, _ map[string]string, q url.Values) (bool, error) {
 	address := q.Get("node")
 	if own, known := s.View.Node(s.NodeID); address == "" || known && own.IsAt(address) {
-		return primary(s), nil
+		return s.IsPrimary(), nil
 	}
 	e, err := s.View.PrimaryEndpoint()
 	r, known := s.View.Node(e.NodeID)
@@ -70,11 +62,11 @@ func alive(s shard.Status) bool {
 
 func readOnly(s shard.Status, tags map[string]string, q url.Values) (bool, error) {
 	ok, err := replica(s, tags, q)
-	return err == nil && (ok || primary(s)), err
+	return err == nil && (ok || s.IsPrimary()), err
 }
 
 func replica(s shard.Status, tags map[string]string, q url.Values) (bool, error) {
-	ok := s.State.Role == shard.Replica && up(s) && s.State.Synced && !strings.EqualFold(tags["noloadbalance"], "true")
+	ok := s.State.Role == shard.Replica && s.IsUp() && s.State.Synced && !strings.EqualFold(tags["noloadbalance"], "true")
 	for name, values := range q {
 		tag, is := strings.CutPrefix(name, "tag_")
 		if !is {
