@@ -24,9 +24,9 @@ func TestPackages(t *testing.T) {
 	if os.Getenv("UNDERSTUDY_PROVE") != "1" {
 		t.Skip("set UNDERSTUDY_PROVE=1: it makes a release twice and installs it on a Debian of its own")
 	}
-	for _, program := range []string{"mmdebstrap", "systemd-nspawn", "nsenter", "ar"} {
+	for _, program := range []string{"mmdebstrap", "systemd-nspawn", "nsenter", "ar", "rpm"} {
 		if _, err := exec.LookPath(program); err != nil {
-			t.Fatalf("%v: apt-get install mmdebstrap systemd-container util-linux binutils", err)
+			t.Fatalf("%v: apt-get install mmdebstrap systemd-container util-linux binutils rpm", err)
 		}
 	}
 	if os.Geteuid() != 0 {
@@ -72,11 +72,38 @@ func TestPackages(t *testing.T) {
 
 	system.run(t, "dpkg -r understudy && ! systemctl is-active --quiet understudy && test -f /etc/understudy/understudy.yaml && test -d /var/lib/understudy")
 	system.run(t, "dpkg --purge understudy && rm -rf /root/*.deb /root/.local /root/.cache && ! getent passwd understudy")
+	rpms, err := filepath.Glob(filepath.Join(dist, "*."+map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[goarch(t)]+".rpm"))
+	if err != nil || len(rpms) != 1 {
+		t.Fatalf("%v, %v", rpms, err)
+	}
+	system.rpm(t, rpms[0])
 	for _, left := range system.files(t) {
 		if _, was := slices.BinarySearch(before, left); !was {
 			t.Errorf("left behind: %s", left)
 		}
 	}
+}
+
+// rpm installs the RPM into the machine's root as its own package manager would, updates it, and removes it. The root is Debian's, so what the
+// package needs is not asked of it.
+func (m *machine) rpm(t *testing.T, file string) {
+	t.Helper()
+	rpm := func(args ...string) string {
+		return must(t, exec.Command("rpm", append([]string{"--root", m.root, "--dbpath", "/var/lib/rpm"}, args...)...))
+	}
+	rpm("--initdb")
+	rpm("-i", "--nodeps", file)
+	if out := rpm("-V", "--nodeps", "understudy"); out != "" {
+		t.Errorf("what is installed is not what the package says:\n%s", out)
+	}
+	if got := m.run(t, "stat -c '%U %G %a' /etc/understudy/understudy.yaml /var/lib/understudy"); got != "root understudy 640\nunderstudy understudy 700\n" {
+		t.Errorf("the configuration and the state are %s", got)
+	}
+	m.run(t, "understudy config check /etc/understudy/understudy.yaml && echo '# by hand' >>/etc/understudy/understudy.yaml")
+	rpm("-U", "--nodeps", "--replacepkgs", file)
+	m.run(t, "grep -q 'by hand' /etc/understudy/understudy.yaml && understudy version")
+	rpm("-e", "understudy")
+	m.run(t, "! test -e /usr/bin/understudy && rm -rf /etc/understudy /var/lib/understudy /var/lib/rpm && userdel understudy")
 }
 
 // release makes a release twice, and returns the folder of one.
@@ -187,18 +214,21 @@ func boot(t *testing.T) *machine {
 		if m.init, err = strconv.Atoi(strings.TrimSpace(string(children))); err != nil {
 			return err
 		}
-		return m.try("systemctl is-system-running --wait | grep -qE 'running|degraded'")
+		return m.try(t, "systemctl is-system-running --wait | grep -qE 'running|degraded'")
 	})
 	return m
 }
 
-// command is one within the machine. It ends after five minutes.
+// command is one within the machine.
 func (m *machine) command(argv ...string) *exec.Cmd {
-	return exec.Command("timeout", append([]string{"-k", "10", "300", "nsenter", "-t", strconv.Itoa(m.init), "-m", "-u", "-i", "-n", "-p", "-C", "-r", "-w",
+	return exec.Command("nsenter", append([]string{"-t", strconv.Itoa(m.init), "-m", "-u", "-i", "-n", "-p", "-C", "-r", "-w",
 		"env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8"}, argv...)...)
 }
 
-func (m *machine) try(script string) error { return m.command("sh", "-c", script).Run() }
+func (m *machine) try(t *testing.T, script string) error {
+	_, err := output(t, m.command("sh", "-c", script))
+	return err
+}
 
 func (m *machine) run(t *testing.T, script string) string {
 	t.Helper()
@@ -256,13 +286,21 @@ func goarch(t *testing.T) string {
 // must returns what a command printed, and fails the test where the command failed.
 func must(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
-	defer cancel()
-	bounded := exec.CommandContext(ctx, cmd.Path, cmd.Args[1:]...)
-	bounded.Dir, bounded.Env = cmd.Dir, cmd.Env
-	out, err := bounded.CombinedOutput()
+	out, err := output(t, cmd)
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", strings.Join(cmd.Args, " "), err, out[max(0, len(out)-4000):])
 	}
-	return string(out)
+	return out
+}
+
+// output runs a command to its end, or ends it after twenty minutes with all that it has started.
+func output(t *testing.T, cmd *exec.Cmd) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+	defer cancel()
+	bounded := exec.CommandContext(ctx, cmd.Path, cmd.Args[1:]...)
+	bounded.Dir, bounded.Env, bounded.SysProcAttr = cmd.Dir, cmd.Env, &syscall.SysProcAttr{Setpgid: true}
+	bounded.Cancel = func() error { return syscall.Kill(-bounded.Process.Pid, syscall.SIGKILL) }
+	out, err := bounded.CombinedOutput()
+	return string(out), err
 }

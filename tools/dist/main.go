@@ -1,7 +1,7 @@
 // Command dist packs a program of a release into an image for containers, without an engine: one tarball that is an OCI layout and
 // has what `docker load` reads beside it. The same program, version and time give the same bytes.
 //
-//	dist -program understudy-linux-amd64 -arch amd64 -version 0.1.0 -time 2026-11-26T08:00:00Z -o image.tar
+//	dist -program understudy-linux-amd64 -arch amd64 -version 0.1.0 -time 2026-11-26T08:00:00Z -dockerfile Dockerfile -o image.tar
 package main
 
 import (
@@ -30,6 +30,7 @@ func main() {
 	flag.StringVar(&r.program, "program", "", "`FILE` of the program, for Linux")
 	flag.StringVar(&r.arch, "arch", "", "`ARCH` as Go names it")
 	flag.StringVar(&r.version, "version", "", "`VERSION`, the image's tag")
+	flag.StringVar(&r.dockerfile, "dockerfile", "", "`FILE` that says what the image is started with")
 	at := flag.String("time", "", "`TIME` that everything in it bears, RFC 3339")
 	out := flag.String("o", "", "`FILE` to write")
 	flag.Parse()
@@ -44,8 +45,8 @@ func main() {
 }
 
 type release struct {
-	program, arch, version string
-	at                     time.Time
+	program, arch, version, dockerfile string
+	at                                 time.Time
 }
 
 func (r release) pack(out string) error {
@@ -72,7 +73,7 @@ func (r release) pack(out string) error {
 	return f.Close()
 }
 
-// image is one layer on nothing. What it is started with is what deploy/docker/Dockerfile says.
+// image is one layer on nothing. What it is started with is what the Dockerfile says.
 func (r release) image() (v1.Image, error) {
 	files, err := r.layer()
 	if err != nil {
@@ -94,22 +95,13 @@ func (r release) image() (v1.Image, error) {
 	config = config.DeepCopy()
 	config.OS, config.Architecture, config.Created = "linux", r.arch, v1.Time{Time: r.at}
 	config.History = []v1.History{{Created: config.Created, CreatedBy: "understudy " + r.version}}
-	config.Config = v1.Config{
-		User:         "65532:65532",
-		Env:          []string{"XDG_STATE_HOME=/state"},
-		Volumes:      map[string]struct{}{"/state": {}},
-		ExposedPorts: map[string]struct{}{"7600/tcp": {}},
-		Entrypoint:   []string{"/understudy"},
-		Cmd:          []string{"serve"},
-		Healthcheck: &v1.HealthConfig{
-			Test:     []string{"CMD", "/understudy", "doctor", "--ready", "--server", "http://127.0.0.1:7600"},
-			Interval: 10 * time.Second, Timeout: 5 * time.Second, StartPeriod: 30 * time.Second,
-		},
-		Labels: map[string]string{
-			"org.opencontainers.image.title":    "understudy",
-			"org.opencontainers.image.version":  r.version,
-			"org.opencontainers.image.licenses": "MIT",
-		},
+	if config.Config, err = started(r.dockerfile); err != nil {
+		return nil, err
+	}
+	config.Config.Labels = map[string]string{
+		"org.opencontainers.image.title":    "understudy",
+		"org.opencontainers.image.version":  r.version,
+		"org.opencontainers.image.licenses": "MIT",
 	}
 	return mutate.ConfigFile(img, config)
 }
