@@ -25,7 +25,7 @@ ATONCE = $$(($$(getconf _NPROCESSORS_ONLN) + 1))
 UNITS = $$(($$(getconf _NPROCESSORS_ONLN) * 3))
 
 # Modules of their own, so that nobody who imports this one downloads the libraries that they adapt.
-# clientgo is not among those: 700 packages take four minutes of a processor at first. make prove looks after it.
+# clientgo is not among those: 700 packages take four minutes of a processor at first. make prove looks after it, and after tools/deploy.
 ADAPTERS = gocron robfigcron
 
 # One program, static and without paths of the machine that built it. Functions begin at multiples of 16 bytes, not 32:
@@ -77,7 +77,8 @@ prove: deps
 	@./scripts/test-deps release
 	@mkdir -p docs/prove
 	cd adapters/clientgo && $(GO) mod tidy -diff && $(GO) test -race -count=1 -timeout 10m .
-	UNDERSTUDY_REQUIRE_BACKENDS=1 UNDERSTUDY_PROVE=1 $(GO) test -json -count=1 -timeout 2h -run 'Simulation|Seeds|Fault|Takeover|IsItsModel|Packages|TestRuns/examples|InBrowser' ./sim/... ./fault/... ./store/sqlite ./api ./docs ./web | \
+	cd tools/deploy && $(GO) mod tidy -diff && UNDERSTUDY_REQUIRE_BACKENDS=1 $(GO) test -vet=off -count=1 -timeout 30m .
+	UNDERSTUDY_REQUIRE_BACKENDS=1 UNDERSTUDY_PROVE=1 $(GO) test -json -count=1 -timeout 2h -run 'Simulation|Seeds|Fault|Takeover|IsItsModel|Packages|TestRuns/examples|InBrowser|Postgres18' ./sim/... ./fault/... ./store/sqlite ./store/postgres ./api ./docs ./web | \
 	  $(GO) run ./internal/provereport -of "$(RELEASE), $$(git rev-parse --short=12 HEAD)" -o docs/prove/$(RELEASE).md
 
 bench: deps

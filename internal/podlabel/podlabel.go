@@ -134,10 +134,11 @@ func (p *Pod) leave(ctx context.Context) {
 	defer cancel()
 	var have shown
 	for range 8 { // a conflict takes two requests more
-		body, err := next(have, p.wanted())
+		body, _ := next(have, p.wanted())
 		if body == nil || ctx.Err() != nil {
 			return
 		}
+		var err error
 		if have, err = p.patch(ctx, body); err != nil && !errors.Is(err, errConflict) {
 			p.log.Warn("the pod keeps its label", "err", err)
 			return

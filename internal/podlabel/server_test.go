@@ -143,7 +143,9 @@ func TestAnswers(t *testing.T) {
 
 func code(status int, body string) func(http.ResponseWriter, *http.Request) bool {
 	return func(w http.ResponseWriter, _ *http.Request) bool {
-		w.Header().Set("Retry-After", "1")
+		if status == http.StatusTooManyRequests {
+			w.Header().Set("Retry-After", "1")
+		}
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, body)
 		return true
