@@ -44,9 +44,10 @@ func (s Status) IsPrimary() bool {
 	return s.Holding && s.Open && s.IsUp() && s.State.Role == Primary && s.View.Row.Primary == s.NodeID
 }
 
-// IsUnattended reports whether the node goes on as the primary that it was while its agent has not got the lease back.
+// IsUnattended reports whether the node goes on as the primary that it was while its agent has not taken it under guard again, with the
+// lease or before it has it back.
 func (s Status) IsUnattended() bool {
-	return !s.Holding && s.IsUp() && s.State.Role == Primary && s.State.Fence != Closed && s.View.Row.Primary == s.NodeID
+	return !(s.Holding && s.Open) && s.IsUp() && s.State.Role == Primary && s.State.Fence != Closed && s.View.Row.Primary == s.NodeID
 }
 
 // Stats counts what an agent has done since it started.

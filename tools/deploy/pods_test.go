@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -211,7 +212,7 @@ func (s *shardPods) lead(t *testing.T, w *written) {
 	w.write(t, s.address(s.primary))
 }
 
-// ready waits until every pod is, so that a replica has each write.
+// ready waits until every pod is, and every node is a member whose link to the primary is up: until then a stop hands nothing over.
 func (s *shardPods) ready(t *testing.T) {
 	t.Helper()
 	agent := s.spec.Containers[0]
@@ -220,6 +221,37 @@ func (s *shardPods) ready(t *testing.T) {
 		wantStatus(t, at+agent.LivenessProbe.HTTPGet.Path, http.StatusOK)
 		wantStatus(t, at+agent.ReadinessProbe.HTTPGet.Path, http.StatusOK)
 	}
+	realserver.Eventually(t, time.Minute, "members that follow", func() error {
+		_, text, err := get("http://" + s.n.Address(s.primary+1) + ":8008/status")
+		if err != nil {
+			return err
+		}
+		var now struct {
+			View struct {
+				Row struct {
+					Members []any `json:"members"`
+				} `json:"row"`
+				Nodes []struct {
+					Link *struct {
+						Up bool `json:"up"`
+					} `json:"link"`
+				} `json:"nodes"`
+			} `json:"view"`
+		}
+		if err := json.Unmarshal([]byte(text), &now); err != nil {
+			return err
+		}
+		follow := 0
+		for _, n := range now.View.Nodes {
+			if n.Link != nil && n.Link.Up {
+				follow++
+			}
+		}
+		if len(now.View.Row.Members) != len(s.pods) || follow != len(s.pods)-1 {
+			return fmt.Errorf("%d members, %d follow", len(now.View.Row.Members), follow)
+		}
+		return nil
+	})
 }
 
 // TestShardPods starts the pods of a shard on a PostgreSQL and before stand-ins of the API server. The label goes where writes go: at first, after the
