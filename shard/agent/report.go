@@ -56,7 +56,7 @@ type reporter struct {
 }
 
 // troubles is what the operator should know first.
-func (r *reporter) troubles() string { return cmp.Or(r.trouble, r.taskFailed, r.unpromised) }
+func (r *reporter) troubles() string { return cmp.Or(r.trouble, r.unpromised, r.taskFailed) }
 
 // reportWaiter waits for a report that is sent after it came.
 type reportWaiter struct {
