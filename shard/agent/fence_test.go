@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,11 +15,12 @@ func TestFenceOfANodeThatEnds(t *testing.T) {
 		clock := bubbleClock{time.Now()}
 		trusted := newTrust(clock)
 		trusted.promised = clock.Now() + time.Hour
-		asked, dead := 0, true
+		var asked atomic.Int64
+		var back atomic.Bool
 		g := &fence{clock: clock, trust: trusted, each: time.Second, margin: time.Second, log: slog.New(slog.DiscardHandler), onHung: func() {}, onTrustEnd: func() {},
 			wake: make(chan struct{}, 1), acknowledged: make(chan struct{}), mayBeOpen: true}
 		g.engine = unclosable{fail: func() error {
-			if asked++; dead {
+			if asked.Add(1); !back.Load() {
 				time.Sleep(g.each / 2)
 				return context.DeadlineExceeded
 			}
@@ -43,15 +45,15 @@ func TestFenceOfANodeThatEnds(t *testing.T) {
 			t.Error("it still waits for a node that has ended")
 		}
 		time.Sleep(time.Second) // the last attempt ends
-		dead = false
+		back.Store(true)
 		if err := g.adoptOpen(); err != nil {
 			t.Fatal(err)
 		}
-		before := asked
+		before := asked.Load()
 		g.requestClose()
 		time.Sleep(time.Second)
-		if asked == before || g.isOpen() {
-			t.Errorf("closing was requested: asked %d times, open: %t", asked-before, g.isOpen())
+		if asked.Load() == before || g.isOpen() {
+			t.Errorf("closing was requested: asked %d times, open: %t", asked.Load()-before, g.isOpen())
 		}
 	})
 }

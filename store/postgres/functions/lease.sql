@@ -417,12 +417,14 @@ END $$;
 
 -- Makes a connection ready for a hand-over. PL/pgSQL compiles a function, and plans its statements, when a connection first
 -- comes to them: the first acquisition and release would take several times as long as later ones. A lease without a
--- space is in no row, and nothing is written for it.
+-- space is in no row, and nothing is written for it. A renewal waits for it: so it gives up at a table that somebody
+-- has locked, which compiling needs before any of these functions sets its own patience.
 CREATE FUNCTION {{rules}}.rehearse() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM {{rules}}.acquire(NULL, NULL, NULL, 0, '', 0, false, 0, 50);
+    PERFORM {{rules}}.configure_statement(20);
+    PERFORM {{rules}}.acquire(NULL, NULL, NULL, 0, '', 0, false, 0, 20);
     PERFORM {{rules}}.acquisition_reason(NULL, NULL, NULL, 0, '', 0, false, {{schema}}.clock());
-    PERFORM {{rules}}.release(NULL, NULL, NULL, 0, '', 0, '', 50);
+    PERFORM {{rules}}.release(NULL, NULL, NULL, 0, '', 0, '', 20);
 END $$;
 
 CREATE FUNCTION {{rules}}.request_release(p_space text, p_key text, p_successor text, p_reason text, p_patience bigint)
