@@ -6,7 +6,7 @@ import (
 )
 
 var caches = histories[CacheResult]{
-	few: 100, many: 30000,
+	few: 60, many: 30000,
 	run: func(_ *testing.T, seed uint64, trace func(string, ...any)) (CacheResult, []string) {
 		s := DrawCache(seed)
 		s.Trace = trace

@@ -3,7 +3,7 @@ package sim
 import "testing"
 
 var jobs = histories[JobResult]{
-	few: 40, many: 10000,
+	few: 26, many: 10000,
 	run: func(t *testing.T, seed uint64, trace func(string, ...any)) (JobResult, []string) {
 		s := DrawJob(seed)
 		s.Trace = trace

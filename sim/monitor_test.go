@@ -7,7 +7,7 @@ import (
 )
 
 var monitors = histories[MonitorResult]{
-	few: 12, many: 8000,
+	few: 8, many: 8000,
 	run: func(t *testing.T, seed uint64, trace func(string, ...any)) (MonitorResult, []string) {
 		s := DrawMonitor(seed)
 		s.Trace = trace

@@ -3,7 +3,7 @@ package sim
 import "testing"
 
 var queues = histories[QueueResult]{
-	few: 60, many: 10000,
+	few: 40, many: 10000,
 	run: func(t *testing.T, seed uint64, trace func(string, ...any)) (QueueResult, []string) {
 		s := DrawQueue(seed)
 		s.Trace = trace
