@@ -41,7 +41,7 @@ async function look() {
 
 function draw({ now_ms: now, auto, parts: list }) {
   offset = offsetOf(offset, now);
-  setText(byId('demo-about'), auto ? 'It kills by itself. The last minute; now is on the right.' : 'Kill what you like: it comes back. The last minute; now is on the right.');
+  setText(byId('demo-about'), auto ? 'It kills by itself. The last minute; now is on the right.' : 'Kill any process and watch it recover. The last minute; now is on the right.');
   keyed(byId('demo-parts'), list, (p) => p.part, create, fill);
   drawLog(list);
 }
