@@ -112,6 +112,8 @@ func (f *Flags) complete(log *slog.Logger) error {
 		return usererr.Errorf("--node is missing: where does this agent reach its node? HOST:PORT, as in --node 127.0.0.1:6379")
 	case c.Dir == "":
 		return usererr.Errorf("--data is missing: a folder of this node's own, as in --data /var/lib/understudy/%s", c.Shard)
+	case c.Node == f.Settings.Listen || c.Node == f.Sentinel:
+		return usererr.Errorf("--node %s is the node's address: --listen and --sentinel are the agent's own, and need other ports", c.Node)
 	case f.NodeData != "" && f.Engine != engineSableDB:
 		return usererr.Errorf("--node-data belongs to --engine sabledb")
 	case f.UnfencedStart && len(f.argv) > 0:

@@ -1,6 +1,9 @@
 package shardagent
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // TestSentinelAddress: other agents name to clients what those can reach.
 func TestSentinelAddress(t *testing.T) {
@@ -19,6 +22,16 @@ func TestSentinelAddress(t *testing.T) {
 		f.Sentinel, f.Config.Node, f.Config.Announced = c.flag, "127.0.0.1:6379", c.announce
 		if got := f.sentinelAddress("[::]:26379"); got != c.want {
 			t.Errorf("--sentinel %s, node at %s: %q, want %q", c.flag, c.announce, got, c.want)
+		}
+	}
+}
+
+// TestOwnPorts: the node would find its own port taken by its agent, which would then answer in its place.
+func TestOwnPorts(t *testing.T) {
+	for _, f := range []Flags{{Settings: Settings{Sentinel: "127.0.0.1:6379"}}, {Settings: Settings{Listen: "127.0.0.1:6379"}}} {
+		f.Config.Node, f.Config.Dir = "127.0.0.1:6379", t.TempDir()
+		if err := f.complete(nil); err == nil || !strings.Contains(err.Error(), "need other ports") {
+			t.Errorf("%+v: %v", f.Settings, err)
 		}
 	}
 }

@@ -8,6 +8,7 @@
 -- commit, and not before: so a lock on a key is held for as long as the commit takes, and the order of the numbers is that
 -- of the commits. It has the rights of the schema's owner. To set a search_path would cost as much as a statement, so each
 -- operator, function and type is named with its schema here, as in enqueue, and what is called sets its own.
+-- After RETURNING, NEW would be the written row from PostgreSQL 18 on, and not the message.
 --
 -- What stands here is for the one message of a transaction, which most have: two statements if the key is new or somebody
 -- sees to it already. All else is in {{rules}}.number_messages.
@@ -33,7 +34,7 @@ BEGIN
                 ORDER BY x.seq DESC LIMIT 1), v_last)
              WHERE b.ctid OPERATOR(pg_catalog.=) NEW.ctid
             RETURNING coalesce((SELECT c.session OPERATOR(pg_catalog.<>) '' OR c.ready_at IS NOT NULL OR c.blocked IS NOT NULL FROM {{schema}}.claim c
-                WHERE c.space OPERATOR(pg_catalog.=) ('queue/' OPERATOR(pg_catalog.||) NEW.queue) AND c.key OPERATOR(pg_catalog.=) NEW.key), false) INTO v_busy;
+                WHERE c.space OPERATOR(pg_catalog.=) ('queue/' OPERATOR(pg_catalog.||) b.queue) AND c.key OPERATOR(pg_catalog.=) b.key), false) INTO v_busy;
             IF v_busy THEN
                 RETURN NULL;
             ELSIF NOT v_busy THEN
@@ -56,7 +57,7 @@ BEGIN
             SELECT 'queue/' OPERATOR(pg_catalog.||) NEW.queue, n.key, {{schema}}.clock(), {{schema}}.clock() FROM numbered n
             ON CONFLICT (space, key) DO UPDATE SET ready_at = coalesce(c.ready_at, excluded.ready_at)
             RETURNING EXISTS (SELECT FROM {{schema}}.member m
-                WHERE m.space OPERATOR(pg_catalog.=) ('queue/' OPERATOR(pg_catalog.||) NEW.queue) AND m.asleep) INTO v_asleep;
+                WHERE m.space OPERATOR(pg_catalog.=) c.space AND m.asleep) INTO v_asleep;
         END IF;
         IF NOT v_asleep THEN
             RETURN NULL;
