@@ -5,7 +5,6 @@ package fault
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -127,18 +126,9 @@ func (s *Shard) add(at int) {
 		n.Link = NewProxy(s.tb, s.Database.Addr, s.Seed+uint64(at))
 	}
 	for _, address := range []*string{&n.Addr, &n.Checks, &n.Sentinel} {
-		*address = net.JoinHostPort(host, n.port())
+		*address = net.JoinHostPort(host, strconv.Itoa(realserver.FreePort(s.tb)))
 	}
 	s.Nodes = append(s.Nodes, n)
-}
-
-// port is free for what the node starts, now and whenever it starts it again.
-func (n *ShardNode) port() string {
-	if n.shard.Network != nil {
-		return strconv.Itoa(10_000 + rand.IntN(20_000)) // nobody else is there
-	}
-	n.shard.tb.Helper()
-	return strconv.Itoa(realserver.FreePort(n.shard.tb))
 }
 
 // Mark is in the environment of everything that the shard starts.
@@ -459,7 +449,7 @@ func (n *ShardNode) At() int { return n.at }
 // RedisIn starts a store's server in a namespace of a network.
 func RedisIn(tb testing.TB, n *Network, at int) Database {
 	tb.Helper()
-	host, port := n.Address(at), strconv.Itoa(10_000+rand.IntN(20_000))
+	host, port := n.Address(at), strconv.Itoa(realserver.FreePort(tb))
 	argv := append(n.Wrap(at), realserver.Find(tb, "redis-server"), "--bind", host, "--port", port, "--save", "", "--appendonly", "yes", "--appendfsync", "always", "--protected-mode", "no",
 		"--dir", tb.TempDir())
 	realserver.Start(tb, exec.Command(argv[0], argv[1:]...))

@@ -27,7 +27,7 @@ type shardJudge struct {
 	top      int64            // the highest epoch under which a write was accepted
 	topAt    time.Time
 	kept     map[int64]bool  // writes that the shard has acknowledged and not lost
-	began    map[int64]bool  // … of which the primary had those when it was installed
+	began    map[int64]bool  // … of which the primary had those when it took the place of another
 	data     map[string]bool // hosts whose node lost its data
 	forgot   map[string]bool // hosts whose node a person had forgotten
 	well     time.Time       // since when the primary is well, and a replica is in touch with it
@@ -304,7 +304,9 @@ func (j *shardJudge) installed(v shard.View, row shard.Row) {
 		}
 	}
 	began := j.began
-	j.began = maps.Clone(j.kept)
+	if row.Primary != v.Row.Primary { // a switchover that went back is no change of primary
+		j.began = maps.Clone(j.kept)
+	}
 	slices.Sort(missing)
 	if len(missing) == 0 {
 		return

@@ -235,8 +235,8 @@ func diesTwice(s *ShardSetup) {
 	s.Supervised = true
 }
 
-// lacking checks that nobody was promoted by itself who lacks what the primary before it had when it was installed, and
-// has on its disk still.
+// lacking checks that nobody was promoted by itself who lacks what the primary before it had when it took the place of
+// another, and has on its disk still.
 func (j *shardJudge) lacking(h *shardHost, before string, missing []int64, began map[int64]bool) {
 	old := j.w.hostOf(before)
 	if old == nil || old == h {
