@@ -5,32 +5,21 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/understudy-ha/understudy/cache/protocol"
 	"github.com/understudy-ha/understudy/cache/zmtp"
+	"github.com/understudy-ha/understudy/internal/testkit/syncbuffer"
 )
 
 // journal is a log that a test reads.
-type journal struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
+type journal struct{ syncbuffer.Buffer }
 
 func (j *journal) logger() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
 
 // count is how many lines have all these words.
 func (j *journal) count(words ...string) (n int) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for line := range strings.Lines(j.text.String()) {
+	for line := range strings.Lines(j.String()) {
 		all := true
 		for _, w := range words {
 			all = all && strings.Contains(line, w)
@@ -81,7 +70,7 @@ func TestWrongSecretIsNamed(t *testing.T) {
 	})
 	eventually(t, "the log says it", func() bool { return log.count("WARN", same) > 0 })
 	if n := log.count("mixed"); n > 0 || log.count("WARN", same) > 2 {
-		t.Errorf("the log advises --mixed in %d lines, and has %d warnings for two peers:\n%s", n, log.count("WARN", same), log.text.String())
+		t.Errorf("the log advises --mixed in %d lines, and has %d warnings for two peers:\n%s", n, log.count("WARN", same), log.String())
 	}
 	c.get(0, "key", "value of key")
 }

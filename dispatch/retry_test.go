@@ -1,7 +1,6 @@
 package dispatch_test
 
 import (
-	"bytes"
 	"log/slog"
 	"regexp"
 	"strings"
@@ -11,25 +10,15 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/testkit/syncbuffer"
 )
 
 // logged is a log that a test reads while it is written.
-type logged struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
+type logged struct{ syncbuffer.Buffer }
 
 // lines returns those that match, without their time.
 func (l *logged) lines(pattern string) (out []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line := range strings.Lines(l.text.String()) {
+	for line := range strings.Lines(l.String()) {
 		if regexp.MustCompile(pattern).MatchString(line) {
 			out = append(out, strings.TrimSpace(line))
 		}

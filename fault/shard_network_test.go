@@ -79,18 +79,24 @@ func (c shardCut) try(t *testing.T, programs fault.Programs, n *fault.Network) {
 	}
 }
 
-// hostCutOff: the others replace it, and it has closed before.
-func hostCutOff(t *testing.T, n *fault.Network, s *fault.Shard, load *fault.ShardLoad) {
-	p := s.Primary()
-	n.CutOff(p.At())
+// closesBeforeAnotherOpens waits until another takes over from p, which accepts no write after that.
+func closesBeforeAnotherOpens(t *testing.T, s *fault.Shard, load *fault.ShardLoad, p *fault.ShardNode) {
+	t.Helper()
 	from := now()
 	s.Moved(p)
 	moved := now()
 	t.Logf("moved after %v", moved-from)
 	s.Pass(s.Timing.Timeout)
 	if w := load.Writes(p, moved); len(w) > 0 {
-		t.Errorf("%d writes to the one that is cut off, after another took over", len(w))
+		t.Errorf("%d writes to the old primary after another took over", len(w))
 	}
+}
+
+// hostCutOff: the others replace it, and it has closed before.
+func hostCutOff(t *testing.T, n *fault.Network, s *fault.Shard, load *fault.ShardLoad) {
+	p := s.Primary()
+	n.CutOff(p.At())
+	closesBeforeAnotherOpens(t, s, load, p)
 	n.HealAll(p.At())
 	s.Settled()
 }
@@ -266,14 +272,7 @@ func primaryRefuses(t *testing.T, n *fault.Network, s *fault.Shard, load *fault.
 	for _, r := range s.Replicas() {
 		heals = append(heals, n.Lose(r.At(), p.At(), "dport "+port), n.Lose(p.At(), r.At(), "sport "+port))
 	}
-	from := now()
-	s.Moved(p)
-	moved := now()
-	t.Logf("moved after %v", moved-from)
-	s.Pass(s.Timing.Timeout)
-	if w := load.Writes(p, moved); len(w) > 0 {
-		t.Errorf("%d writes to the old primary after another took over", len(w))
-	}
+	closesBeforeAnotherOpens(t, s, load, p)
 	for _, heal := range heals {
 		heal()
 	}

@@ -19,10 +19,11 @@ import (
 
 	"github.com/understudy-ha/understudy/internal/testkit/fakerouter"
 	"github.com/understudy-ha/understudy/internal/testkit/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/syncbuffer"
 )
 
 // urlOf waits until a command says where it serves.
-func urlOf(t *testing.T, log *output) (url string) {
+func urlOf(t *testing.T, log *syncbuffer.Buffer) (url string) {
 	t.Helper()
 	realserver.Eventually(t, time.Minute, "it serves", func() error {
 		m := regexp.MustCompile(`msg=serving url=(\S+)`).FindStringSubmatch(log.String())
@@ -199,7 +200,7 @@ func TestMonitorFromCBS(t *testing.T) {
 // was acknowledged is stored.
 func TestMonitorStops(t *testing.T) {
 	st := sqliteURL(t)
-	log, done := &output{}, make(chan int, 1)
+	log, done := &syncbuffer.Buffer{}, make(chan int, 1)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	go func() {

@@ -11,38 +11,20 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/understudy-ha/understudy/dispatch/target"
 	"github.com/understudy-ha/understudy/dispatch/target/targettest"
 	"github.com/understudy-ha/understudy/internal/testkit/realserver"
+	"github.com/understudy-ha/understudy/internal/testkit/syncbuffer"
 )
-
-// output is what a command prints while it runs.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
 
 // runs runs a command in this process until the test ends, which must then end
 // it with code 0.
-func runs(t *testing.T, args ...string) *output {
+func runs(t *testing.T, args ...string) *syncbuffer.Buffer {
 	t.Helper()
-	out := &output{}
+	out := &syncbuffer.Buffer{}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan int, 1)
 	go func() { done <- run(ctx, args, out, out) }()
@@ -58,7 +40,7 @@ func runs(t *testing.T, args ...string) *output {
 // ask runs a command to its end.
 func ask(t *testing.T, args ...string) (code int, out string) {
 	t.Helper()
-	o := &output{}
+	o := &syncbuffer.Buffer{}
 	return run(t.Context(), args, o, o), o.String()
 }
 

@@ -49,7 +49,7 @@ func (c *cacheAct) run(ctx context.Context) {
 			if kill {
 				_, err = c.askAndKill(ctx)
 			} else {
-				c.ask(ctx)
+				c.askTogether(ctx)
 			}
 			if err != nil && ctx.Err() == nil {
 				c.d.voice.event("cache", "%v", err)
@@ -106,7 +106,7 @@ const worstFetch = slowness + 2*time.Second
 // play lets many ask at once, and then again while the one that fetches dies.
 func (c *cacheAct) play(ctx context.Context) ([]outcome, error) {
 	c.d.voice.event("cache", "%d askers at %d peers want a value at once that takes %s: it must be fetched once", askerCount, len(c.d.fleet.urls), seconds(slowness))
-	once := c.ask(ctx)
+	once := c.askTogether(ctx)
 	again, err := c.askAndKill(ctx)
 	if err != nil {
 		return nil, err
@@ -117,8 +117,8 @@ func (c *cacheAct) play(ctx context.Context) ([]outcome, error) {
 // newKey is a key that nobody has asked for.
 func (c *cacheAct) newKey() string { return fmt.Sprintf("price-%d", c.keys.Add(1)) }
 
-// ask lets everyone ask at once.
-func (c *cacheAct) ask(ctx context.Context) outcome {
+// askTogether lets everyone ask at once.
+func (c *cacheAct) askTogether(ctx context.Context) outcome {
 	key, before := c.newKey(), c.d.failures.Load()
 	once := c.askAll(ctx, key)
 	fetches := c.d.world.callersOf(key)

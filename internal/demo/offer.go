@@ -81,7 +81,7 @@ func (d *demo) handler() http.Handler {
 		answer(w, http.StatusOK, "application/json", d.view())
 	})
 	mux.HandleFunc("POST /v1/demo/{offer}", func(w http.ResponseWriter, r *http.Request) {
-		if err := d.do(r.Context(), r.PathValue("offer")); err != nil {
+		if err := d.runOffer(r.Context(), r.PathValue("offer")); err != nil {
 			answer(w, http.StatusConflict, "application/problem+json", apitype.Problem{
 				Status: http.StatusConflict, Title: http.StatusText(http.StatusConflict), Code: "not_now", Detail: err.Error(),
 			})
@@ -116,8 +116,8 @@ func (d *demo) view() view {
 	return v
 }
 
-// do does what is offered under a name.
-func (d *demo) do(ctx context.Context, id string) error {
+// runOffer does what is offered under a name.
+func (d *demo) runOffer(ctx context.Context, id string) error {
 	for _, a := range d.acts {
 		for _, o := range d.allOffers(a) {
 			switch {

@@ -1,7 +1,6 @@
 package podlabel
 
 import (
-	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -16,12 +15,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/understudy-ha/understudy/internal/testkit/kubeapi"
+	"github.com/understudy-ha/understudy/internal/testkit/syncbuffer"
 )
 
 // served is a stand-in behind TLS, and the folder that a pod has of its service account.
@@ -43,24 +42,6 @@ func write(t *testing.T, path, text string) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// logged is a log that can be read while it is written.
-type logged struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logged) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 func await(t *testing.T, what string, is func() bool) {
@@ -118,7 +99,7 @@ func TestAnswers(t *testing.T) {
 				return !working.Load() && f.answer(w, r)
 			}
 			address, dir := served(t, api)
-			var log logged
+			var log syncbuffer.Buffer
 			p, err := newPod("orders-0", address, dir, slog.New(slog.NewTextHandler(&log, nil)))
 			if err != nil {
 				t.Fatal(err)

@@ -1,18 +1,17 @@
 package agent
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/understudy-ha/understudy/internal/testkit/syncbuffer"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
 )
@@ -29,24 +28,6 @@ func (c bubbleClock) Timer(d time.Duration) (<-chan time.Time, func() bool) {
 	return t.C, t.Stop
 }
 
-// lockedBuffer is for what goroutines write and the test reads.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // unclosable is a node whose fence cannot be closed as long as fail says so.
 type unclosable struct {
 	shard.Engine
@@ -58,7 +39,7 @@ func (n unclosable) SetFence(context.Context, shard.Fence, int) error { return n
 // A fence that cannot be closed for a minute is tried often, and told rarely.
 func TestFenceLogsRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log lockedBuffer
+		var log syncbuffer.Buffer
 		clock := bubbleClock{time.Now()}
 		var tries atomic.Int64
 		var err atomic.Value

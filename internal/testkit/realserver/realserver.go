@@ -8,7 +8,6 @@
 package realserver
 
 import (
-	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -17,10 +16,11 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/understudy-ha/understudy/internal/testkit/syncbuffer"
 )
 
 // RequireEnv makes a missing server a failure instead of a skipped test.
@@ -128,14 +128,14 @@ func FreeAddress(tb testing.TB) string {
 // started, never on a name.
 type Process struct {
 	cmd  *exec.Cmd
-	out  *output
+	out  *syncbuffer.Buffer
 	done chan struct{}
 }
 
 // Start runs a server until the test ends. It dies with the test process.
 func Start(tb testing.TB, cmd *exec.Cmd) *Process {
 	tb.Helper()
-	p := &Process{cmd: cmd, out: &output{}, done: make(chan struct{})}
+	p := &Process{cmd: cmd, out: &syncbuffer.Buffer{}, done: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = p.out, p.out
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -212,26 +212,8 @@ func Eventually(tb testing.TB, within time.Duration, what string, ready func() e
 	}
 }
 
-func dumpIfFailed(tb testing.TB, name string, out *output) {
+func dumpIfFailed(tb testing.TB, name string, out *syncbuffer.Buffer) {
 	if tb.Failed() {
 		tb.Logf("%s printed:\n%s", name, out.String())
 	}
-}
-
-// output keeps what a server prints.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
 }

