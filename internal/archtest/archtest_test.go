@@ -85,6 +85,7 @@ var arrows = []struct {
 	{folder: "api/apitype", std: true},
 	{folder: "api/client", std: true, allow: []string{"api/apitype"}},
 	{folder: "web", std: true},
+	{folder: "web/webtest", std: true, allow: []string{"internal/testkit/realserver"}},
 	{folder: "internal", allow: []string{"internal", "lease"}},
 	{folder: "internal/strictyaml", std: true, allow: []string{"internal/termtext", "internal/usererr"}, foreign: []string{"go.yaml.in/yaml/", "github.com/spf13/pflag"}},
 	{folder: "internal/startlistener", std: true, allow: []string{"api", "api/apitype", "internal/usererr"}},
