@@ -140,7 +140,7 @@ func (d *pendingChange) retry(r Run, s State, why string) bool {
 		wait = min(time.Second<<min(r.Attempt-1, 9), 5*time.Minute)
 		wait += spread(wait, d.Job.Name, r.Scheduled.String())
 	}
-	r.Why = lease.TruncateReason(attemptText(r.Attempt, s) + " " + why)
+	r.Before, r.Why = s, lease.TruncateReason(fmt.Sprintf("attempt %d %s: %s", r.Attempt, s, why))
 	d.note(fmt.Sprintf("run of %s is tried again: %s", r.Scheduled.Format(time.RFC3339), r.Why), r.Term)
 	r.State, r.NotBefore, r.Started, r.ExitCode = Queued, d.now.Add(wait), time.Time{}, 0
 	r.Attempt++

@@ -191,7 +191,7 @@ func resultOf(err error, stopped bool, cause error) Result {
 	case errors.Is(cause, ErrDeadline):
 		result.State, result.Why = TimedOut, "it took longer than its deadline"
 	case errors.Is(cause, ErrReplaced):
-		result.State, result.Why = Cancelled, whyReplaced
+		result.State, result.Why, result.Replaced = Cancelled, whyReplaced, true
 	case errors.Is(cause, elect.ErrMoved):
 		result.State, result.Why = Cancelled, "the role that it runs with moved to another instance"
 	case errors.Is(cause, lease.ErrResign):

@@ -171,6 +171,8 @@ type Run struct {
 	State   State  `json:"state"`
 	// Attempt counts starts from 1.
 	Attempt int `json:"attempt"`
+	// Before is how the attempt before it ended, if there was one.
+	Before State `json:"before,omitempty"`
 	// NotBefore is when a queued run may start.
 	NotBefore time.Time `json:"not_before,omitzero"`
 	// Term under which it runs or ran, by which instance. The term is the fencing token.

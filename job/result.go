@@ -3,7 +3,6 @@ package job
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -12,6 +11,7 @@ type Result struct {
 	State    State
 	ExitCode int
 	Why      string
+	Replaced bool // by the next run, so that it is not tried again
 }
 
 // Finish records how the run ended that was started under the term. A result that comes too late changes nothing, but
@@ -42,7 +42,7 @@ func finish(scheduled time.Time, term int64, got Result, first func(*pendingChan
 		}
 		first(d, r)
 		r.ExitCode = got.ExitCode
-		again := got.State != Succeeded && got.Why != whyReplaced && d.retry(r, got.State, got.Why)
+		again := got.State != Succeeded && !got.Replaced && d.retry(r, got.State, got.Why)
 		if !again {
 			d.end(r, got.State, got.Why)
 		}
@@ -58,7 +58,7 @@ func giveBack(claimed Run) Decision {
 			return Change{Job: j, Unchanged: true}, nil
 		}
 		d := pendingChangeOf(j, now)
-		d.put(Run{Scheduled: r.Scheduled, Trigger: r.Trigger, State: Queued, Attempt: r.Attempt, NotBefore: d.now, Why: r.Why})
+		d.put(Run{Scheduled: r.Scheduled, Trigger: r.Trigger, State: Queued, Attempt: r.Attempt, Before: r.Before, NotBefore: d.now, Why: r.Why})
 		return d.Change, nil
 	}
 }
@@ -67,11 +67,8 @@ func giveBack(claimed Run) Decision {
 func (j Job) knows(scheduled time.Time, term int64, s State) bool {
 	same := func(r Run) bool { return r.Term == term && r.Scheduled.Equal(scheduled) }
 	return same(j.Last) && j.Last.State == s || slices.ContainsFunc(j.Open, func(r Run) bool {
-		return same(r) && r.State == Queued && strings.HasPrefix(r.Why, attemptText(r.Attempt-1, s))
+		return same(r) && r.State == Queued && r.Before == s
 	})
 }
-
-// attemptText starts the reason why a run is tried again.
-func attemptText(n int, s State) string { return fmt.Sprintf("attempt %d %s:", n, s) }
 
 const whyReplaced = "replaced by the next run"
