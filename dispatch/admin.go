@@ -134,8 +134,7 @@ func WasSkippedUnknown(trail []TrailEntry) bool {
 	if len(trail) < 2 {
 		return false
 	}
-	by := trail[len(trail)-1].Detail
-	if !strings.HasPrefix(by, string(Skip)+" by ") && !strings.HasPrefix(by, string(Cancel)+" by ") {
+	if by := trail[len(trail)-1].Action; by != Skip && by != Cancel {
 		return false
 	}
 	switch trail[len(trail)-2].State {
@@ -147,7 +146,7 @@ func WasSkippedUnknown(trail []TrailEntry) bool {
 
 // WasRetried reports whether an operator had the message of this trail sent again.
 func WasRetried(trail []TrailEntry) bool {
-	return slices.ContainsFunc(trail, func(e TrailEntry) bool { return e.State == Queued && strings.HasPrefix(e.Detail, string(Retry)) })
+	return slices.ContainsFunc(trail, func(e TrailEntry) bool { return e.Action.Retries() })
 }
 
 // Admin is the port for operators and for programs that enqueue over the API.

@@ -146,6 +146,8 @@ type TrailEntry struct {
 	Attempt int       `json:"attempt,omitempty"`
 	Code    int       `json:"code,omitempty"`
 	Detail  string    `json:"detail,omitempty"`
+	// Action of the operator that this entry is of, if any; Detail names the operator.
+	Action Action `json:"action,omitempty"`
 }
 
 // Record is a message as the store shows it.

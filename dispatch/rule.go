@@ -74,6 +74,40 @@ func (r Rule) CanResend(notFound bool) bool {
 	return r.Semantics.Resend || notFound && !r.Semantics.Forgets
 }
 
+// queriesFirst reports whether the target is asked for the message before it is sent (again).
+func (r Rule) queriesFirst(a Assignment) bool {
+	return r.Semantics.HasStatus && (a.Work == Resolve || a.Retried)
+}
+
+// beforeSend returns the assignment to send, or the answer that takes the place of sending it. status is what the target
+// has said of the message, if it was asked.
+func (r Rule) beforeSend(a Assignment, status Answer) (_ Assignment, instead Answer, send bool) {
+	switch {
+	case a.Work != Resolve && !r.queriesFirst(a):
+		return a, Answer{}, true
+	case a.Work != Resolve:
+		switch status.Outcome {
+		case Done: // an earlier attempt had its effect after all
+			return a, status, false
+		case Uncertain, Busy, Misconfigured:
+			return a, Answer{Outcome: Busy, Code: status.Code, RetryAfter: status.RetryAfter,
+				Detail: "the target is asked before it is sent again" + afterQuery + status.Detail}, false
+		}
+		return a, Answer{}, true
+	case r.Semantics.HasStatus && (status.Outcome != NotFound || !r.CanResend(true)):
+		return a, status, false // it settles the message, or leaves it unknown: never send over it
+	case !r.Semantics.HasStatus && !r.CanResend(false):
+		unknown := Answer{Outcome: Uncertain}
+		if a.Detail == "" {
+			unknown.Detail = fmt.Sprintf("an instance died or lost its claim during attempt %d; it is not known whether the target has it", a.Attempt)
+		}
+		return a, unknown, false
+	}
+	a.Work, a.Attempt = Send, a.Attempt+1
+	a.Doubtful = !r.Semantics.HasStatus || r.Semantics.Forgets
+	return a, Answer{}, true
+}
+
 // Classify returns what to record for an assignment after an answer: the message's
 // new state, and what its key does next. jitter is in [0, 1).
 func (r Rule) Classify(a Assignment, answer Answer, jitter float64) (out Result) {

@@ -38,3 +38,40 @@ func TestReasonIsTheCause(t *testing.T) {
 		}
 	}
 }
+
+func TestBeforeSend(t *testing.T) {
+	poll, forgets, blind := Semantics{HasStatus: true}, Semantics{HasStatus: true, Forgets: true}, Semantics{Resend: true}
+	resolve, retried := Assignment{Work: Resolve, Attempt: 1}, Assignment{Work: Send, Attempt: 1, Retried: true}
+	for _, c := range []struct {
+		name    string
+		s       Semantics
+		a       Assignment
+		status  Outcome
+		asks    bool
+		send    bool
+		instead Outcome
+		doubt   bool
+	}{
+		{"a new message", poll, Assignment{Work: Send}, "", false, true, "", false},
+		{"unknown, and the target has it", poll, resolve, Done, true, false, Done, false},
+		{"unknown, and no answer", poll, resolve, "", true, false, "", false},
+		{"unknown, and not there", poll, resolve, NotFound, true, true, "", false},
+		{"unknown, and not there any more, perhaps", forgets, resolve, NotFound, true, false, NotFound, false},
+		{"unknown, and nobody can be asked", blind, resolve, "", false, true, "", true},
+		{"unknown, and neither", Semantics{}, resolve, "", false, false, Uncertain, false},
+		{"retried, and done already", poll, retried, Done, true, false, Done, false},
+		{"retried, and no answer", poll, retried, Uncertain, true, false, Busy, false},
+		{"retried, and not there", poll, retried, NotFound, true, true, "", false},
+		{"retried, where nobody can be asked", blind, retried, "", false, true, "", false},
+	} {
+		r := Rule{Semantics: c.s}
+		a, instead, send := r.beforeSend(c.a, Answer{Outcome: c.status})
+		attempt := c.a.Attempt
+		if c.a.Work == Resolve && c.send {
+			attempt++
+		}
+		if r.queriesFirst(c.a) != c.asks || send != c.send || instead.Outcome != c.instead || a.Doubtful != c.doubt || a.Attempt != attempt || send && a.Work != Send {
+			t.Errorf("%s: asks %t, send %t, %+v instead, %+v", c.name, r.queriesFirst(c.a), send, instead, a)
+		}
+	}
+}

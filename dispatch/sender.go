@@ -47,40 +47,15 @@ func (d *Dispatcher) submit(ctx context.Context, a Assignment) (Assignment, Answ
 	ctx, cancel := context.WithTimeout(ctx, d.cfg.SubmitTimeout)
 	defer cancel()
 	began := d.clock.Now()
-	rule := d.m.rule
-	if a.Work == Resolve {
-		if rule.Semantics.HasStatus {
-			answer := d.queryStatus(ctx, []Assignment{a})[0]
-			// Any other answer settles it, or leaves it unknown: never send over it.
-			if answer.Outcome != NotFound || !rule.CanResend(true) {
-				return a, answer, d.clock.Now() - began
-			}
-		} else if !rule.CanResend(false) {
-			answer := Answer{Outcome: Uncertain}
-			if a.Detail == "" {
-				answer.Detail = a.lostAttempt()
-			}
-			return a, answer, 0
-		}
-		a.Work = Send
-		a.Doubtful = !rule.Semantics.HasStatus || rule.Semantics.Forgets
-		a.Attempt++
+	var answer Answer
+	if d.m.rule.queriesFirst(a) {
+		answer = d.queryStatus(ctx, []Assignment{a})[0]
 	}
-	if a.Work == Send && a.Retried && rule.Semantics.HasStatus {
-		switch answer := d.queryStatus(ctx, []Assignment{a})[0]; answer.Outcome {
-		case Done: // an earlier attempt had its effect after all
-			return a, answer, d.clock.Now() - began
-		case Uncertain, Busy, Misconfigured:
-			return a, Answer{Outcome: Busy, Code: answer.Code, RetryAfter: answer.RetryAfter,
-				Detail: "the target is asked before it is sent again" + afterQuery + answer.Detail}, d.clock.Now() - began
-		}
+	a, answer, send := d.m.rule.beforeSend(a, answer)
+	if send {
+		answer = d.recoverPanic(func() Answer { return d.cfg.Target.Submit(ctx, a) })
 	}
-	answer := d.recoverPanic(func() Answer { return d.cfg.Target.Submit(ctx, a) })
 	return a, answer, d.clock.Now() - began
-}
-
-func (a Assignment) lostAttempt() string {
-	return fmt.Sprintf("an instance died or lost its claim during attempt %d; it is not known whether the target has it", a.Attempt)
 }
 
 // queryStatus returns one answer for each, even if the target returns fewer or panics.

@@ -134,7 +134,7 @@ func (a *queueAction) apply(reason string) error {
 	}
 	a.blocks = false
 	reached := a.reached(a.wall)
-	reached.Detail = reason
+	reached.Detail, reached.Action = reason, a.action
 	if err := a.keep(append(trail, reached)); err != nil {
 		return err
 	}

@@ -121,6 +121,7 @@ func (d queueAdmin) Act(ctx context.Context, name, id string, a dispatch.Action,
 			l.passHead(b)
 		}
 		b.addNote(s.Now, fmt.Sprintf("%s by %s", a, who))
+		b.Trail[len(b.Trail)-1].Action = a
 		if stuck {
 			s.release(k) // whoever polls the target for it is told at the next result
 		}

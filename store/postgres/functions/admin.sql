@@ -54,14 +54,14 @@ BEGIN
     SELECT x.* INTO b FROM {{schema}}.batch x WHERE x.id = b.id AND x.queue = b.queue AND x.over FOR UPDATE;
     IF NOT FOUND THEN
         RETURN NULL;
-    ELSIF p_action = 'retry' AND b.trail -> -1 ->> 'detail' ~ '^(skip|cancel) by ' AND b.trail -> -2 ->> 'state' IN ('submitting', 'pending', 'valid', 'unknown') THEN
+    ELSIF p_action = 'retry' AND b.trail -> -1 ->> 'action' IN ('skip', 'cancel') AND b.trail -> -2 ->> 'state' IN ('submitting', 'pending', 'valid', 'unknown') THEN
         RETURN 'uncertain'; -- as dispatch.WasSkippedUnknown says
     END IF;
     t := {{schema}}.clock();
     PERFORM {{rules}}.record_action(b, t, p_action, p_who, b.state, b.ended);
     UPDATE {{schema}}.batch x
        SET state = 'queued', over = false, aside = NULL, attempts = 0, code = 0, detail = '', link = '', ended = NULL, hold = NULL,
-           trail = {{rules}}.append_to_trail(b, {{rules}}.trail_entry(t, 'queued', b.term, 0, 0, p_action || ' by ' || p_who))
+           trail = {{rules}}.append_to_trail(b, {{rules}}.trail_entry(t, 'queued', b.term, 0, 0, p_action || ' by ' || p_who, p_action))
      WHERE x.id = b.id AND x.queue = b.queue RETURNING x.ctid INTO v_tid;
     IF {{rules}}.append_to_key(b.queue, b.key, ARRAY[v_tid]) THEN
         PERFORM {{rules}}.wake_members('queue/' || b.queue, 1);
@@ -109,7 +109,7 @@ BEGIN
            over = v_state <> 'queued', ended = CASE WHEN v_state <> 'queued' THEN t END, aside = CASE WHEN v_state <> 'queued' THEN true END,
            attempts = CASE WHEN v_state = 'queued' THEN 0 ELSE b.attempts END, code = CASE WHEN v_state = 'queued' THEN 0 ELSE b.code END,
            detail = CASE WHEN v_state = 'queued' THEN '' ELSE b.detail END, link = CASE WHEN v_state = 'queued' THEN '' ELSE b.link END,
-           trail = {{rules}}.append_to_trail(b, {{rules}}.trail_entry(t, v_state, b.term, b.attempts, 0, p_action || ' by ' || p_who))
+           trail = {{rules}}.append_to_trail(b, {{rules}}.trail_entry(t, v_state, b.term, b.attempts, 0, p_action || ' by ' || p_who, p_action))
      WHERE x.id = b.id AND x.queue = b.queue;
     IF v_head THEN
         IF v_stuck THEN

@@ -1,8 +1,8 @@
 -- Delivery: results, idle keys, and the exchange that a deliverer makes with the store.
 
-CREATE FUNCTION {{rules}}.trail_entry(at timestamptz, state text, term bigint, attempt integer, code integer, detail text) RETURNS jsonb LANGUAGE sql STABLE AS $$
+CREATE FUNCTION {{rules}}.trail_entry(at timestamptz, state text, term bigint, attempt integer, code integer, detail text, action text DEFAULT '') RETURNS jsonb LANGUAGE sql STABLE AS $$
     SELECT jsonb_strip_nulls(jsonb_build_object('at', at, 'state', state, 'term', nullif(term, 0), 'attempt', nullif(attempt, 0),
-        'code', nullif(code, 0), 'detail', nullif(detail, '')))
+        'code', nullif(code, 0), 'detail', nullif(detail, ''), 'action', nullif(action, '')))
 $$;
 
 -- The batch's trail with one more entry; the oldest give way. That it was queued is
@@ -292,7 +292,7 @@ BEGIN
     IF v_bytes > 0 OR 'send' = ANY (v_work) OR 'ask' = ANY (v_work) OR 'resend' = ANY (v_work) THEN
         RETURN QUERY SELECT b.key, NULL::boolean, 'held', CASE WHEN b.state = 'unknown' THEN 'ask' ELSE 'send' END, b.seq, b.term, b.attempts,
                 b.id, b.content_type, {{rules}}.nanoseconds(t - b.enqueued) / 1000, b.code, b.detail, b.link, b.payload, b.headers::text,
-                b.state <> 'unknown' AND coalesce(b.trail @? '$[*] ? (@.state == "queued" && @.detail starts with "retry")', false)
+                b.state <> 'unknown' AND coalesce(b.trail @? '$[*] ? (@.action starts with "retry")', false)
           FROM {{rules}}.begin_batches(t, t + {{rules}}.microseconds(p_window),
             ARRAY(SELECT x.tid FROM unnest(h_tid, v_work) x (tid, work) WHERE x.work <> 'poll'),
             ARRAY(SELECT x.term FROM unnest(v_term, v_work) x (term, work) WHERE x.work <> 'poll'),

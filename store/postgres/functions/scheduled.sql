@@ -58,7 +58,7 @@ BEGIN
         RETURN 'scheduled';
     END IF;
     t := {{schema}}.clock();
-    PERFORM {{rules}}.join_keys(ARRAY[s.n], t, jsonb_build_array({{rules}}.trail_entry(t, 'cancelled', 0, 0, 0, p_action || ' by ' || p_who)));
+    PERFORM {{rules}}.join_keys(ARRAY[s.n], t, jsonb_build_array({{rules}}.trail_entry(t, 'cancelled', 0, 0, 0, p_action || ' by ' || p_who, p_action)));
     PERFORM {{rules}}.record_action(b, t, p_action, p_who, 'scheduled', s.enqueued) FROM {{schema}}.batch b WHERE b.id = p_id AND b.queue = p_queue;
     RETURN 'done';
 END $$;
