@@ -22,13 +22,13 @@ type claims struct{ *Store }
 
 // Offer implements [claim.KeyTable].
 func (c claims) Offer(ctx context.Context, space string, keys []string, in time.Duration) error {
-	err := c.exec(ctx, "SELECT {{rules}}.offer_claims($1, $2, $3, $4)", space, texts(keys), in.Microseconds(), lockPatience{})
+	err := c.callReadCommitted(ctx, "SELECT {{rules}}.offer_claims($1, $2, $3, $4)", space, texts(keys), in.Microseconds(), lockPatience{})
 	return during(err, "offering %d keys of %s", len(keys), space)
 }
 
 // Withdraw implements [claim.KeyTable].
 func (c claims) Withdraw(ctx context.Context, space string, keys []string) error {
-	err := c.exec(ctx, "SELECT {{rules}}.withdraw_claims($1, $2, $3)", space, texts(keys), lockPatience{})
+	err := c.callReadCommitted(ctx, "SELECT {{rules}}.withdraw_claims($1, $2, $3)", space, texts(keys), lockPatience{})
 	return during(err, "withdrawing %d keys of %s", len(keys), space)
 }
 
@@ -119,7 +119,7 @@ func (c claims) FinishSteps(ctx context.Context, space, session string, done []c
 // Release implements [claim.KeyTable].
 func (c claims) Release(ctx context.Context, space, session string, held []claim.Claim) error {
 	keys, terms := columns(held)
-	err := c.exec(ctx, "SELECT {{rules}}.release_claims($1, $2, $3, $4, $5)", space, session, keys, terms, lockPatience{})
+	err := c.callReadCommitted(ctx, "SELECT {{rules}}.release_claims($1, $2, $3, $4, $5)", space, session, keys, terms, lockPatience{})
 	return during(err, "releasing %d keys of %s", len(held), space)
 }
 

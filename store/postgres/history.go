@@ -17,7 +17,7 @@ const insertEvent = `INSERT INTO {{schema}}.event (at, part, subject, from_label
 
 // Append implements [history.Log].
 func (s *Store) Append(ctx context.Context, e history.Event) error {
-	_, err := s.change(ctx, insertEvent, e.Part, e.Subject, e.From, e.To, e.Term, e.Reason, e.Duration.Nanoseconds())
+	_, err := s.exec(ctx, insertEvent, e.Part, e.Subject, e.From, e.To, e.Term, e.Reason, e.Duration.Nanoseconds())
 	return during(err, "recording an event")
 }
 
@@ -67,7 +67,7 @@ func scanEvent(r pgx.CollectableRow) (history.Event, error) {
 
 // Trim implements [history.Log].
 func (s *Store) Trim(ctx context.Context, keep int) (int64, error) {
-	deleted, err := s.change(ctx, `DELETE FROM {{schema}}.event
+	deleted, err := s.exec(ctx, `DELETE FROM {{schema}}.event
 		WHERE id <= (SELECT id FROM {{schema}}.event ORDER BY id DESC OFFSET $1 LIMIT 1)`, int64(max(0, keep)))
 	return deleted, during(err, "trimming the history")
 }

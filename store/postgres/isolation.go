@@ -54,8 +54,8 @@ func rowsReadCommitted[T any](ctx context.Context, s *Store, sql string, scan pg
 	return out, err
 }
 
-// exec calls a function that returns nothing, at READ COMMITTED.
-func (s *Store) exec(ctx context.Context, sql string, args ...any) error {
+// callReadCommitted calls a function that returns nothing, at READ COMMITTED.
+func (s *Store) callReadCommitted(ctx context.Context, sql string, args ...any) error {
 	return s.rowReadCommitted(ctx, sql, func(r pgx.Row) error { return r.Scan(nil) }, args...)
 }
 

@@ -90,7 +90,7 @@ func (j jobs) change(ctx context.Context, name string, before statement, decide 
 		var first pgx.Batch
 		first.Queue("BEGIN ISOLATION LEVEL READ COMMITTED")
 		first.Queue(j.db.sql(lockJob), withPatience(ctx, []any{lockPatience{}, name})...)
-		j.db.queue(ctx, &first, before, &refused)
+		j.db.addToBatch(ctx, &first, before, &refused)
 		first.Queue(j.db.sql(jobRow), name).QueryRow(func(r pgx.Row) (err error) {
 			if was, err = scanJob(r); errors.Is(err, pgx.ErrNoRows) {
 				was, err = job.Job{Name: name}, nil
@@ -110,12 +110,12 @@ func (j jobs) change(ctx context.Context, name string, before statement, decide 
 		}
 		var second pgx.Batch
 		if !c.Unchanged {
-			if out, err = j.queueChange(&second, was, c); err != nil {
+			if out, err = j.addChange(&second, was, c); err != nil {
 				return err
 			}
 		}
 		if after.sql != "" {
-			j.db.queue(ctx, &second, after, &refused)
+			j.db.addToBatch(ctx, &second, after, &refused)
 			second.Queue("SET LOCAL synchronous_commit TO DEFAULT") // a release turns it off; a result must not be forgotten
 		}
 		second.Queue("COMMIT")
@@ -140,31 +140,31 @@ func endTransaction(ctx context.Context, conn *pgx.Conn) {
 	}
 }
 
-func (j jobs) queueChange(all *pgx.Batch, was job.Job, c job.Change) (job.Job, error) {
-	queue := func(sql string, args ...any) { all.Queue(j.db.sql(sql), args...) }
+func (j jobs) addChange(all *pgx.Batch, was job.Job, c job.Change) (job.Job, error) {
+	add := func(sql string, args ...any) { all.Queue(j.db.sql(sql), args...) }
 	if e := c.Event; e.Part != "" {
-		queue(insertEvent, clean(e.Part), clean(e.Subject), "", "", e.Term, clean(e.Reason), e.Duration.Nanoseconds())
+		add(insertEvent, clean(e.Part), clean(e.Subject), "", "", e.Term, clean(e.Reason), e.Duration.Nanoseconds())
 	}
 	out := c.After(was)
 	if c.Forget {
-		queue(dropJob, was.Name)
-		queue(dropRuns, was.Name)
+		add(dropJob, was.Name)
+		add(dropRuns, was.Name)
 		return out, nil
 	}
 	doc, err := job.Encode(out)
 	if err != nil {
 		return out, err
 	}
-	queue(putJob, out.Name, out.Version, out.DueMillis(), doc)
+	add(putJob, out.Name, out.Version, out.DueMillis(), doc)
 	for _, r := range c.Runs {
 		if doc, err = job.Encode(r); err != nil {
 			return out, err
 		}
-		queue(putRun, out.Name, r.Scheduled.UnixMilli(), string(r.State), r.Term, doc)
+		add(putRun, out.Name, r.Scheduled.UnixMilli(), string(r.State), r.Term, doc)
 	}
 	if job.PrunesAt(out.Version) {
-		queue(pruneRuns, out.Name, job.KeepRuns)
-		queue(pruneOutput, out.Name, job.KeepTails)
+		add(pruneRuns, out.Name, job.KeepRuns)
+		add(pruneOutput, out.Name, job.KeepTails)
 	}
 	return out, nil
 }
@@ -188,7 +188,7 @@ func scanJob(r pgx.Row, after ...any) (job.Job, error) {
 
 // Get implements [job.Store].
 func (j jobs) Get(ctx context.Context, name string) (out job.Job, now time.Time, err error) {
-	err = j.db.row(ctx, ordinary, jobAndClock, func(r pgx.Row) error {
+	err = j.db.queryRow(ctx, ordinary, jobAndClock, func(r pgx.Row) error {
 		out, err = scanJob(r, &now)
 		return err
 	}, clean(name))
@@ -234,7 +234,7 @@ func (j jobs) Runs(ctx context.Context, q job.RunQuery) ([]job.Run, error) {
 
 // PutOutput implements [job.Store].
 func (j jobs) PutOutput(ctx context.Context, key job.RunKey, term int64, o job.Output) error {
-	n, err := j.db.change(ctx, putOutput, clean(key.Job), key.Scheduled.UnixMilli(), term, o.Total, append([]byte{}, o.Tail...))
+	n, err := j.db.exec(ctx, putOutput, clean(key.Job), key.Scheduled.UnixMilli(), term, o.Total, append([]byte{}, o.Tail...))
 	if err == nil && n == 0 {
 		err = fmt.Errorf("%w: %s under term %d", job.ErrNotFound, key, term)
 	}
@@ -243,7 +243,7 @@ func (j jobs) PutOutput(ctx context.Context, key job.RunKey, term int64, o job.O
 
 // Output implements [job.Store].
 func (j jobs) Output(ctx context.Context, key job.RunKey) (o job.Output, err error) {
-	err = j.db.row(ctx, ordinary, runOutput, func(r pgx.Row) error { return r.Scan(&o.Total, &o.Tail) }, clean(key.Job), key.Scheduled.UnixMilli())
+	err = j.db.queryRow(ctx, ordinary, runOutput, func(r pgx.Row) error { return r.Scan(&o.Total, &o.Tail) }, clean(key.Job), key.Scheduled.UnixMilli())
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = fmt.Errorf("%w: %s", job.ErrNotFound, key)
 	}

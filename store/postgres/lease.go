@@ -11,29 +11,6 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// statement is one that refuses, or returns a row; without sql it is none.
-type statement struct {
-	sql  string
-	args []any
-	scan func(pgx.Row) error
-	// refusal is asked after scan.
-	refusal func() error
-}
-
-// queue adds a statement to a batch; refused is set to what it refuses.
-func (s *Store) queue(ctx context.Context, all *pgx.Batch, x statement, refused *error) {
-	if x.sql == "" {
-		return
-	}
-	all.Queue(s.sql(x.sql), withPatience(ctx, x.args)...).QueryRow(func(r pgx.Row) error {
-		err := x.scan(r)
-		if err == nil && x.refusal != nil {
-			*refused = x.refusal()
-		}
-		return err
-	})
-}
-
 // acquireStatement acquires a lease, and sets l to it.
 func acquireStatement(c lease.Expectation, l *lease.Lease) statement {
 	var verdict string
@@ -59,7 +36,7 @@ func acquireStatement(c lease.Expectation, l *lease.Lease) statement {
 // Acquire implements [lease.Store].
 func (s *Store) Acquire(ctx context.Context, c lease.Expectation) (l lease.Lease, err error) {
 	acquire := acquireStatement(c, &l)
-	if err := s.row(ctx, ordinary, acquire.sql, acquire.scan, acquire.args...); err != nil {
+	if err := s.queryRow(ctx, ordinary, acquire.sql, acquire.scan, acquire.args...); err != nil {
 		return lease.Lease{}, fmt.Errorf("acquiring %s: %w", c.Lease, err)
 	}
 	if err = acquire.refusal(); errors.Is(err, lease.ErrLapsed) {
@@ -85,7 +62,7 @@ func notHeld(h lease.ReleaseRequest) error {
 func (s *Store) Release(ctx context.Context, h lease.ReleaseRequest) error {
 	var released bool
 	release := releaseStatement(h, &released)
-	if err := s.row(ctx, ordinary, release.sql, release.scan, release.args...); err != nil {
+	if err := s.queryRow(ctx, ordinary, release.sql, release.scan, release.args...); err != nil {
 		return fmt.Errorf("releasing %s: %w", h.Lease, err)
 	}
 	if !released {
@@ -97,7 +74,7 @@ func (s *Store) Release(ctx context.Context, h lease.ReleaseRequest) error {
 // Get implements [lease.Store].
 func (s *Store) Get(ctx context.Context, id lease.ID) (lease.Lease, error) {
 	var l lease.Lease
-	err := s.row(ctx, ordinary, "SELECT * FROM {{rules}}.show_lease($1, $2, '')", func(r pgx.Row) (err error) {
+	err := s.queryRow(ctx, ordinary, "SELECT * FROM {{rules}}.show_lease($1, $2, '')", func(r pgx.Row) (err error) {
 		l, err = scanLease(r)
 		return err
 	}, id.Space, id.Key)

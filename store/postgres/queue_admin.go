@@ -25,7 +25,7 @@ func (d queueAdmin) CreateQueue(ctx context.Context, name string) error {
 	}
 	err := d.purge(ctx, name) // a removal may have been interrupted
 	if err == nil {
-		_, err = d.change(ctx, "INSERT INTO {{schema}}.queue (name, made) VALUES ($1, {{schema}}.clock()) ON CONFLICT DO NOTHING", name)
+		_, err = d.exec(ctx, "INSERT INTO {{schema}}.queue (name, made) VALUES ($1, {{schema}}.clock()) ON CONFLICT DO NOTHING", name)
 	}
 	return during(err, "creating the queue %s", name)
 }
@@ -134,7 +134,7 @@ func (d queueAdmin) requireQueue(ctx context.Context, name string) error {
 		return nil
 	}
 	var there bool
-	err := d.row(ctx, ordinary, "SELECT EXISTS (SELECT FROM {{schema}}.queue WHERE name = $1)", func(r pgx.Row) error { return r.Scan(&there) }, name)
+	err := d.queryRow(ctx, ordinary, "SELECT EXISTS (SELECT FROM {{schema}}.queue WHERE name = $1)", func(r pgx.Row) error { return r.Scan(&there) }, name)
 	if err == nil && !there {
 		err = fmt.Errorf("%q: %w", name, dispatch.ErrNoQueue)
 	}

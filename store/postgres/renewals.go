@@ -70,7 +70,7 @@ func (s *Store) RenewSession(ctx context.Context, id string) (lease.Renewal, err
 func (s *Store) renewAlone(ctx context.Context, id string) (lease.Renewal, error) {
 	var seq, changes *int64
 	var waits []byte
-	err := s.row(ctx, sessions, "SELECT seq, changes, waits FROM {{rules}}.renew_session($1, $2)",
+	err := s.queryRow(ctx, sessions, "SELECT seq, changes, waits FROM {{rules}}.renew_session($1, $2)",
 		func(r pgx.Row) error { return r.Scan(&seq, &changes, &waits) }, id, lockPatience{})
 	switch {
 	case err != nil:

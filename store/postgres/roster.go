@@ -14,7 +14,7 @@ import (
 func (s *Store) Join(ctx context.Context, id lease.ID, session string) (lease.Lease, error) {
 	var lives bool
 	var l lease.Lease
-	err := s.row(ctx, ordinary, "SELECT j.lives, (j.lease).* FROM {{rules}}.join_line($1, $2, $3, $4) j",
+	err := s.queryRow(ctx, ordinary, "SELECT j.lives, (j.lease).* FROM {{rules}}.join_line($1, $2, $3, $4) j",
 		func(r pgx.Row) (err error) {
 			l, err = scanLease(r, &lives)
 			return err
@@ -30,7 +30,7 @@ func (s *Store) Join(ctx context.Context, id lease.ID, session string) (lease.Le
 
 // Leave implements [lease.Roster].
 func (s *Store) Leave(ctx context.Context, id lease.ID, session string) error {
-	_, err := s.change(ctx, "DELETE FROM {{schema}}.waiter WHERE space = $1 AND key = $2 AND session = $3", id.Space, id.Key, session)
+	_, err := s.exec(ctx, "DELETE FROM {{schema}}.waiter WHERE space = $1 AND key = $2 AND session = $3", id.Space, id.Key, session)
 	return during(err, "leaving %s", id)
 }
 
@@ -49,7 +49,7 @@ func (s *Store) Waiters(ctx context.Context, space string) ([]lease.Waiter, erro
 // RequestRelease implements [lease.Roster].
 func (s *Store) RequestRelease(ctx context.Context, id lease.ID, successor, who string) error {
 	var asked bool
-	err := s.row(ctx, ordinary, "SELECT {{rules}}.request_release($1, $2, $3, $4, $5)",
+	err := s.queryRow(ctx, ordinary, "SELECT {{rules}}.request_release($1, $2, $3, $4, $5)",
 		func(r pgx.Row) error { return r.Scan(&asked) },
 		id.Space, id.Key, successor, lease.ReleaseRequestedReason(successor, who), lockPatience{})
 	switch {
@@ -73,7 +73,7 @@ func (s *Store) Sessions(ctx context.Context) ([]lease.Session, error) {
 // Forget implements [lease.Roster].
 func (s *Store) Forget(ctx context.Context, f lease.ForgetRequest) error {
 	var verdict string
-	err := s.row(ctx, ordinary, "SELECT {{rules}}.forget_lease($1, $2, $3, $4, $5, $6, $7)",
+	err := s.queryRow(ctx, ordinary, "SELECT {{rules}}.forget_lease($1, $2, $3, $4, $5, $6, $7)",
 		func(r pgx.Row) error { return r.Scan(&verdict) },
 		f.Lease.Space, f.Lease.Key, f.Seen.Term, f.Seen.Session, f.Seen.Seq, f.Reason(), lockPatience{})
 	switch {

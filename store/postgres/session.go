@@ -3,53 +3,17 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// row runs a statement that returns one row.
-func (s *Store) row(ctx context.Context, l lane, sql string, scan func(pgx.Row) error, args ...any) error {
-	sql = s.sql(sql)
-	return s.pool.withConnection(ctx, l, func(ctx context.Context, conn *pgx.Conn) error {
-		return scan(conn.QueryRow(ctx, sql, withPatience(ctx, args)...))
-	})
-}
-
-// change runs a statement that returns no rows, and returns how many it changed.
-func (s *Store) change(ctx context.Context, sql string, args ...any) (changed int64, err error) {
-	sql = s.sql(sql)
-	err = s.pool.withConnection(ctx, ordinary, func(ctx context.Context, conn *pgx.Conn) error {
-		tag, err := conn.Exec(ctx, sql, args...)
-		changed = tag.RowsAffected()
-		return err
-	})
-	return changed, err
-}
-
-// lockPatience stands, among the arguments of a statement, for how long it may wait for
-// locks, in milliseconds: a little less than its caller does, who so gets an answer.
-type lockPatience struct{}
-
-func withPatience(ctx context.Context, args []any) []any {
-	out := make([]any, len(args))
-	copy(out, args)
-	for i, a := range out {
-		if _, ok := a.(lockPatience); ok {
-			deadline, _ := ctx.Deadline()
-			out[i] = max(1, time.Until(deadline).Milliseconds()*9/10)
-		}
-	}
-	return out
-}
-
 // StartSession implements [lease.Store]. It also forgets some sessions that have
 // been over for a day.
 func (s *Store) StartSession(ctx context.Context, n lease.Session) (lease.Renewal, error) {
 	var changes *int64
-	err := s.row(ctx, sessions, "SELECT {{rules}}.start_session($1, $2, $3, $4, $5, $6, $7)",
+	err := s.queryRow(ctx, sessions, "SELECT {{rules}}.start_session($1, $2, $3, $4, $5, $6, $7)",
 		func(r pgx.Row) error { return r.Scan(&changes) },
 		n.ID, n.Instance.ID, n.Instance.Name, n.Instance.Address, n.Timing.Interval.Nanoseconds(), n.Timing.Timeout.Nanoseconds(), lockPatience{})
 	switch {
@@ -69,7 +33,7 @@ const endAtOnce = 5000
 // by further ones.
 func (s *Store) EndSession(ctx context.Context, id, reason string) error {
 	for first, released := true, int64(endAtOnce); released == endAtOnce; first = false {
-		err := s.row(ctx, ordinary, "SELECT {{rules}}.end_session($1, $2, $3, $4)",
+		err := s.queryRow(ctx, ordinary, "SELECT {{rules}}.end_session($1, $2, $3, $4)",
 			func(r pgx.Row) error { return r.Scan(&released) }, id, lease.TruncateReason(reason), int64(endAtOnce), lockPatience{})
 		if err != nil && !first {
 			return lease.PartiallyEnded(id, err)

@@ -47,7 +47,7 @@ func (c commands) Send(ctx context.Context, all ...shard.Command) error {
 	if err != nil {
 		return err
 	}
-	err = c.db.exec(ctx, "SELECT {{rules}}.shard_send_commands($1, $2, $3, $4, $5, $6)", q.nodes, q.ids, q.within, q.docs, int64(shard.MaxQueue), lockPatience{})
+	err = c.db.callReadCommitted(ctx, "SELECT {{rules}}.shard_send_commands($1, $2, $3, $4, $5, $6)", q.nodes, q.ids, q.within, q.docs, int64(shard.MaxQueue), lockPatience{})
 	return during(err, "sending commands")
 }
 

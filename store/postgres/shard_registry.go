@@ -62,7 +62,7 @@ func (r registry) Report(ctx context.Context, n shard.Record, tell bool) (v shar
 
 // ReadView implements [shard.Registry].
 func (r registry) ReadView(ctx context.Context, name string) (v shard.View, err error) {
-	err = r.db.row(ctx, ordinary, `SELECT {{rules}}.shard_get($1, $2)`, func(row pgx.Row) (err error) {
+	err = r.db.queryRow(ctx, ordinary, `SELECT {{rules}}.shard_get($1, $2)`, func(row pgx.Row) (err error) {
 		v, err = scanView(row)
 		return err
 	}, name, lockPatience{})
@@ -128,7 +128,7 @@ func (r registry) Lock(ctx context.Context, l shard.Lock) error {
 
 // Unlock implements [shard.Registry].
 func (r registry) Unlock(ctx context.Context, l shard.Lock) error {
-	err := r.db.exec(ctx, `SELECT {{rules}}.shard_unlock($1, $2, $3, $4)`, l.Primary, l.Shard, clean(l.Instead), lockPatience{})
+	err := r.db.callReadCommitted(ctx, `SELECT {{rules}}.shard_unlock($1, $2, $3, $4)`, l.Primary, l.Shard, clean(l.Instead), lockPatience{})
 	return during(err, "giving the failover lock of primary %.8s up", l.Primary)
 }
 

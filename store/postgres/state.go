@@ -10,7 +10,7 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// WriteState implements [lease.States].
+// WriteState implements [lease.StateStore].
 func (s *Store) WriteState(ctx context.Context, id lease.ID, term int64, data []byte) error {
 	if err := lease.ValidateState(data); err != nil {
 		return err
@@ -19,7 +19,7 @@ func (s *Store) WriteState(ctx context.Context, id lease.ID, term int64, data []
 		data = []byte{} // the column is not null
 	}
 	var written bool
-	err := s.row(ctx, ordinary, "SELECT {{rules}}.write_state($1, $2, $3, $4, $5)",
+	err := s.queryRow(ctx, ordinary, "SELECT {{rules}}.write_state($1, $2, $3, $4, $5)",
 		func(r pgx.Row) error { return r.Scan(&written) }, id.Space, id.Key, term, data, lockPatience{})
 	switch {
 	case err != nil:
@@ -30,9 +30,9 @@ func (s *Store) WriteState(ctx context.Context, id lease.ID, term int64, data []
 	return nil
 }
 
-// ReadState implements [lease.States].
+// ReadState implements [lease.StateStore].
 func (s *Store) ReadState(ctx context.Context, id lease.ID) (state lease.State, err error) {
-	err = s.row(ctx, ordinary, "SELECT term, data FROM {{schema}}.lease_state WHERE space = $1 AND key = $2", func(r pgx.Row) error {
+	err = s.queryRow(ctx, ordinary, "SELECT term, data FROM {{schema}}.lease_state WHERE space = $1 AND key = $2", func(r pgx.Row) error {
 		err := r.Scan(&state.Term, &state.Data)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil

@@ -76,27 +76,8 @@ END $$;
 -- an id that the queue has already are left out.
 CREATE OR REPLACE FUNCTION {{schema}}.enqueue_all(queues text[], keys text[], ids text[], content_types text[], payloads bytea[])
 RETURNS boolean[] LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    v_queue text;
-    v_added boolean[] := array_fill(false, ARRAY[coalesce(cardinality(ids), 0)]);
-    v_row record;
 BEGIN
-    FOR v_queue IN SELECT DISTINCT q FROM unnest(queues) q LOOP
-        PERFORM {{rules}}.require_queue(v_queue);
-    END LOOP;
-    PERFORM {{rules}}.check_message(k, i, c, p) FROM unnest(keys, ids, content_types, payloads) u (k, i, c, p);
-    FOR v_row IN
-        WITH ins AS (
-            INSERT INTO {{schema}}.batch (queue, key, id, content_type, payload)
-            SELECT * FROM unnest(queues, keys, ids, content_types, payloads)
-            ON CONFLICT (id, queue) DO NOTHING RETURNING batch.id, batch.queue
-        )
-        SELECT min(u.i) AS i FROM ins, unnest(queues, ids) WITH ORDINALITY u (queue, id, i)
-         WHERE u.id = ins.id AND u.queue = ins.queue GROUP BY ins.id, ins.queue
-    LOOP
-        v_added[v_row.i] := true;
-    END LOOP;
-    RETURN v_added;
+    RETURN {{schema}}.enqueue_all(queues, keys, ids, content_types, payloads, NULL);
 END $$;
 
 -- Enqueues one batch in the caller's transaction and returns its id, or null if the

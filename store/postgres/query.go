@@ -1,0 +1,66 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// queryRow runs a statement that returns one row.
+func (s *Store) queryRow(ctx context.Context, l lane, sql string, scan func(pgx.Row) error, args ...any) error {
+	sql = s.sql(sql)
+	return s.pool.withConnection(ctx, l, func(ctx context.Context, conn *pgx.Conn) error {
+		return scan(conn.QueryRow(ctx, sql, withPatience(ctx, args)...))
+	})
+}
+
+// exec runs a statement that returns no rows, and returns how many it changed.
+func (s *Store) exec(ctx context.Context, sql string, args ...any) (changed int64, err error) {
+	sql = s.sql(sql)
+	err = s.pool.withConnection(ctx, ordinary, func(ctx context.Context, conn *pgx.Conn) error {
+		tag, err := conn.Exec(ctx, sql, args...)
+		changed = tag.RowsAffected()
+		return err
+	})
+	return changed, err
+}
+
+// lockPatience stands, among the arguments of a statement, for how long it may wait for
+// locks, in milliseconds: a little less than its caller does, who so gets an answer.
+type lockPatience struct{}
+
+func withPatience(ctx context.Context, args []any) []any {
+	out := make([]any, len(args))
+	copy(out, args)
+	for i, a := range out {
+		if _, ok := a.(lockPatience); ok {
+			deadline, _ := ctx.Deadline()
+			out[i] = max(1, time.Until(deadline).Milliseconds()*9/10)
+		}
+	}
+	return out
+}
+
+// statement is one that refuses, or returns a row; without sql it is none.
+type statement struct {
+	sql  string
+	args []any
+	scan func(pgx.Row) error
+	// refusal is asked after scan.
+	refusal func() error
+}
+
+// addToBatch adds a statement to a batch; refused is set to what it refuses.
+func (s *Store) addToBatch(ctx context.Context, all *pgx.Batch, x statement, refused *error) {
+	if x.sql == "" {
+		return
+	}
+	all.Queue(s.sql(x.sql), withPatience(ctx, x.args)...).QueryRow(func(r pgx.Row) error {
+		err := x.scan(r)
+		if err == nil && x.refusal != nil {
+			*refused = x.refusal()
+		}
+		return err
+	})
+}
