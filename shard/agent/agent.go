@@ -233,7 +233,7 @@ func (a *Agent) rowWritten(row shard.Row) {
 // promote its node.
 func (a *Agent) pendingRowUpdate() string {
 	switch {
-	case a.busy["row update"] || a.busy["lock"] && a.view.Row.Plan != nil:
+	case a.busy[updateRow] || a.busy[renewLock] && a.view.Row.Plan != nil:
 		return "a row update is under way"
 	case a.reconcile.isPromoting():
 		return "a promotion is under way"

@@ -166,10 +166,10 @@ func (r *reconciler) pauseWrites(ctx context.Context, c shard.Command) error {
 	until := r.now() + c.For
 	// Before the node pauses: a write probe that waits would look like a hang.
 	r.sessions.pausedUntil.Store(int64(until))
-	if !r.call(func() { r.pausedBy = c.Epoch }) {
+	if !r.runInLoop(func() { r.pausedBy = c.Epoch }) {
 		return errStopped
 	}
-	err := r.exchange(ctx, func(ctx context.Context) error { return r.node.Pause(ctx, c.For) })
+	err := r.withNodeTimeout(ctx, func(ctx context.Context) error { return r.node.Pause(ctx, c.For) })
 	switch {
 	case err == nil:
 		r.fence.closeAt(until - r.cfg.margin())
@@ -200,7 +200,7 @@ func (r *reconciler) catchUp(ctx context.Context, c shard.Command, within time.D
 	}
 	for {
 		var n shard.State
-		err := r.exchange(ctx, func(ctx context.Context) (err error) {
+		err := r.withNodeTimeout(ctx, func(ctx context.Context) (err error) {
 			n, err = r.node.Probe(ctx)
 			return err
 		})

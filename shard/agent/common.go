@@ -23,9 +23,9 @@ type common struct {
 
 func (c *common) now() time.Duration { return c.clock.Now() }
 
-// exchange bounds one exchange with a node.
-func (c *common) exchange(ctx context.Context, f func(ctx context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, max(c.cfg.exchange(), c.cfg.Timing.Interval))
+// withNodeTimeout runs one exchange with a node under its deadline.
+func (c *common) withNodeTimeout(ctx context.Context, f func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, max(c.cfg.nodeTimeout(), c.cfg.Timing.Interval))
 	defer cancel()
 	return f(ctx)
 }

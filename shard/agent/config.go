@@ -188,14 +188,14 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// exchange is the deadline of one exchange with the node.
-func (c Config) exchange() time.Duration { return c.Timing.Timeout / 10 }
+// nodeTimeout is the deadline of one exchange with the node.
+func (c Config) nodeTimeout() time.Duration { return c.Timing.Timeout / 10 }
 
 // margin of trust in which the fence is closed: room for two exchanges.
-func (c Config) margin() time.Duration { return 2 * c.exchange() }
+func (c Config) margin() time.Duration { return 2 * c.nodeTimeout() }
 
-// call is the deadline of one request to the store.
-func (c Config) call() time.Duration { return c.Timing.CallTimeout() }
+// storeTimeout is the deadline of one request to the store.
+func (c Config) storeTimeout() time.Duration { return c.Timing.CallTimeout() }
 
 // retry is the pauses between attempts of one loop.
 func (c Config) retry(first, most time.Duration) backoff.Backoff {

@@ -45,7 +45,7 @@ type fence struct {
 }
 
 func newFence(cfg Config, t *trust, log *slog.Logger) *fence {
-	return &fence{engine: cfg.Engines.At(cfg.Node), clock: cfg.Clock, trust: t, each: cfg.exchange(), margin: cfg.margin(), late: cfg.Timing.Timeout / 2, log: log,
+	return &fence{engine: cfg.Engines.At(cfg.Node), clock: cfg.Clock, trust: t, each: cfg.nodeTimeout(), margin: cfg.margin(), late: cfg.Timing.Timeout / 2, log: log,
 		wake: make(chan struct{}, 1), acknowledged: make(chan struct{})}
 }
 

@@ -100,11 +100,11 @@ func (r *reconciler) attach(ctx context.Context, address string, was shard.Role,
 		}
 		r.lease.giveUp(ctx, "", "the node becomes a replica")
 	}
-	err := r.exchange(ctx, func(ctx context.Context) error { return r.node.Follow(ctx, address) })
+	err := r.withNodeTimeout(ctx, func(ctx context.Context) error { return r.node.Follow(ctx, address) })
 	if err != nil {
 		return err
 	}
-	r.call(func() { r.probe.attachedAt = r.now() })
+	r.runInLoop(func() { r.probe.attachedAt = r.now() })
 	if _, err := r.probe.probeNow(ctx); err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func (b *inbox) receive(ctx context.Context) {
 	retry := b.cfg.retry(b.cfg.Timing.Interval/8, b.cfg.Timing.Interval)
 	for ctx.Err() == nil {
 		c, err := func() (shard.Command, error) {
-			ctx, cancel := context.WithTimeout(ctx, shard.MaxWait+b.cfg.call())
+			ctx, cancel := context.WithTimeout(ctx, shard.MaxWait+b.cfg.storeTimeout())
 			defer cancel()
 			return b.cfg.Commands.Next(ctx, b.id, shard.MaxWait)
 		}()

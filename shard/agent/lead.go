@@ -14,7 +14,7 @@ import (
 
 // lead makes the node the primary that it is to be, or keeps it one.
 func (r *reconciler) lead(d shard.Decision, now time.Duration) {
-	if r.task != nil || r.busy["yield"] || r.giveUpUnwritable(now) {
+	if r.task != nil || r.busy[yieldPrimary] || r.giveUpUnwritable(now) {
 		return
 	}
 	if now < r.retryAt {
@@ -170,7 +170,7 @@ func (r *reconciler) updateRow(ctx context.Context, edit func(v shard.View) (sha
 		switch {
 		case err == nil:
 			u.Row.Rev = rev
-			if !r.call(func() { r.onRow(u.Row) }) {
+			if !r.runInLoop(func() { r.onRow(u.Row) }) {
 				return errStopped
 			}
 			return nil
@@ -188,7 +188,7 @@ func (r *reconciler) updateRow(ctx context.Context, edit func(v shard.View) (sha
 }
 
 func (r *reconciler) tryUpdateRow(ctx context.Context, u shard.RowUpdate) (int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.cfg.call())
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.storeTimeout())
 	defer cancel()
 	return r.cfg.Registry.UpdateRow(ctx, u)
 }
@@ -201,7 +201,7 @@ func (r *reconciler) openNode(ctx context.Context, adoptOpen bool) error {
 		fence, n = shard.Armed, r.cfg.MinReplicas
 	}
 	var open bool
-	ok := r.call(func() {
+	ok := r.runInLoop(func() {
 		seen := r.probe.state.Fence
 		open = adoptOpen && (seen == shard.Open || seen == shard.Armed && r.arm.armed) && r.probe.isFenceCurrent() &&
 			r.probe.state.Role == shard.Primary && r.pausedBy == 0
@@ -222,12 +222,12 @@ func (r *reconciler) openNode(ctx context.Context, adoptOpen bool) error {
 	if err := r.fence.open(ctx, fence, n); err != nil {
 		return fmt.Errorf("opening the fence: %w", err)
 	}
-	err := r.exchange(ctx, func(ctx context.Context) error { return r.node.Pause(ctx, 0) })
+	err := r.withNodeTimeout(ctx, func(ctx context.Context) error { return r.node.Pause(ctx, 0) })
 	if err != nil && !errors.Is(err, shard.ErrUnsupported) {
 		r.log.Warn("pause of writes could not be ended; it ends by itself", "err", err)
 	}
 	_, err = r.probe.probeNow(ctx)
-	r.call(func() {
+	r.runInLoop(func() {
 		r.arm.setArmed(fence == shard.Armed)
 		r.pausedBy = 0
 		r.sessions.pausedUntil.Store(0)

@@ -55,7 +55,7 @@ func (l *shardLease) update(now time.Duration) {
 
 // isHeldNow is isValid for other goroutines.
 func (l *shardLease) isHeldNow() (held bool) {
-	l.call(func() { held = l.isValid() })
+	l.runInLoop(func() { held = l.isValid() })
 	return held
 }
 
@@ -69,7 +69,7 @@ func (l *shardLease) acquire(ctx context.Context, releasedOnly bool) error {
 	pause := l.cfg.Timing.Interval / 8
 	for {
 		// Less trust would end before the fence can be opened and closed again.
-		live, err := s.waitTrusted(ctx, l.cfg.margin()+l.cfg.exchange())
+		live, err := s.waitTrusted(ctx, l.cfg.margin()+l.cfg.nodeTimeout())
 		if err != nil {
 			return fmt.Errorf("waiting for a session: %w", err)
 		}
@@ -92,7 +92,7 @@ func (l *shardLease) acquire(ctx context.Context, releasedOnly bool) error {
 func (l *shardLease) waitForChange(ctx context.Context, pause time.Duration) error {
 	var replaced <-chan struct{}
 	var due time.Duration
-	if !l.call(func() { replaced, due = l.view.replaced, l.watch.policy.Due() }) {
+	if !l.runInLoop(func() { replaced, due = l.view.replaced, l.watch.policy.Due() }) {
 		return errStopped
 	}
 	now := l.now()
@@ -113,11 +113,11 @@ func (l *shardLease) waitForChange(ctx context.Context, pause time.Duration) err
 // claim asks for the lease once, if the takeover policy allows it, and reads back an unknown outcome.
 func (l *shardLease) claim(ctx context.Context, live *lease.ActiveSession, releasedOnly bool) (lease.Lease, error) {
 	id := shard.LeaseID(l.cfg.Shard)
-	ctx, cancel := context.WithTimeout(ctx, l.cfg.call())
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.storeTimeout())
 	defer cancel()
 	var seen lease.Seen
 	var waited, early bool
-	ok := l.call(func() {
+	ok := l.runInLoop(func() {
 		now := l.now()
 		seen, waited = l.watch.policy.Expectation(now)
 		last := l.watch.lease
@@ -151,12 +151,12 @@ func (l *shardLease) claim(ctx context.Context, live *lease.ActiveSession, relea
 // observe takes the lease as the store showed it just now.
 func (l *shardLease) observe(got lease.Lease) {
 	now := l.now()
-	l.call(func() { l.watch.observe(got, l.session(), now) })
+	l.runInLoop(func() { l.watch.observe(got, l.session(), now) })
 }
 
 // install records a lease that was taken; from then on the session is trusted.
 func (l *shardLease) install(ctx context.Context, s *session, held lease.Lease, live *lease.ActiveSession) error {
-	ok := l.call(func() { l.held = &heldLease{lease: held, session: live} })
+	ok := l.runInLoop(func() { l.held = &heldLease{lease: held, session: live} })
 	if !ok || l.sessions.get() != s {
 		return errStopped
 	}
@@ -170,7 +170,7 @@ func (l *shardLease) install(ctx context.Context, s *session, held lease.Lease, 
 // giveUp releases the lease and ends the session. The fence must be closed, or the node dead.
 func (l *shardLease) giveUp(ctx context.Context, successor, reason string) {
 	var held *heldLease
-	if !l.call(func() { held, l.held = l.held, nil }) {
+	if !l.runInLoop(func() { held, l.held = l.held, nil }) {
 		held = nil
 	}
 	l.trust.update(func(t *trust) { t.session, t.promised = nil, 0 })
@@ -187,7 +187,7 @@ func (l *shardLease) release(ctx context.Context, held *heldLease, successor, re
 	defer cancel()
 	for retry := l.cfg.retry(timing.Interval/8, timing.Interval); ; {
 		err := func() error {
-			ctx, cancel := context.WithTimeout(ctx, l.cfg.call())
+			ctx, cancel := context.WithTimeout(ctx, l.cfg.storeTimeout())
 			defer cancel()
 			return l.cfg.Leases.Release(ctx, lease.ReleaseRequest{
 				Lease: held.lease.ID, Session: held.lease.Session, Term: held.lease.Term,

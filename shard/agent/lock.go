@@ -73,7 +73,7 @@ func (l *failoverLock) renew(now time.Duration) {
 
 // set takes, renews or takes over the lock of the present primary.
 func (l *failoverLock) set(now time.Duration, instead string) {
-	if l.busy["lock"] {
+	if l.busy[renewLock] {
 		return
 	}
 	primary := l.view.Row.Primary
@@ -84,7 +84,7 @@ func (l *failoverLock) set(now time.Duration, instead string) {
 	l.count++
 	value := fmt.Sprintf("%s:%d", l.instance.ID, l.count)
 	l.trying, l.primary, l.renewedAt, l.tryAt = value, primary, now, 0
-	l.background("lock", l.cfg.call(), func(ctx context.Context) func() {
+	l.background(renewLock, l.cfg.storeTimeout(), func(ctx context.Context) func() {
 		err := l.cfg.Registry.Lock(ctx, shard.Lock{Shard: l.cfg.Shard, Primary: primary, Value: value, Instead: instead})
 		return func() {
 			switch {
@@ -109,12 +109,12 @@ func (l *failoverLock) set(now time.Duration, instead string) {
 
 // release gives the lock back.
 func (l *failoverLock) release() {
-	if l.heldValue == "" || l.busy["lock"] {
+	if l.heldValue == "" || l.busy[renewLock] {
 		return
 	}
 	heldValue, primary := l.heldValue, l.primary
 	l.forget()
-	l.background("lock", l.cfg.call(), func(ctx context.Context) func() {
+	l.background(renewLock, l.cfg.storeTimeout(), func(ctx context.Context) func() {
 		if err := l.cfg.Registry.Unlock(ctx, shard.Lock{Shard: l.cfg.Shard, Primary: primary, Instead: heldValue}); err != nil {
 			l.log.Debug("failover lock could not be given back; it expires", "err", err)
 		}

@@ -23,13 +23,13 @@ type loop struct {
 	ended chan struct{} // closed when the loop has ended
 	wg    sync.WaitGroup
 
-	busy     map[string]bool // background work in progress, by name
-	next     time.Duration   // when the next turn starts at the latest
-	lastTurn atomic.Int64    // clock reading when the latest turn started
+	busy     map[work]bool // background work in progress
+	next     time.Duration // when the next turn starts at the latest
+	lastTurn atomic.Int64  // clock reading when the latest turn started
 }
 
 func newLoop(clock lease.Clock) *loop {
-	return &loop{clock: clock, posts: make(chan func()), woken: make(chan struct{}, 1), ended: make(chan struct{}), busy: map[string]bool{}}
+	return &loop{clock: clock, posts: make(chan func()), woken: make(chan struct{}, 1), ended: make(chan struct{}), busy: map[work]bool{}}
 }
 
 // wakeBy has the next turn start at the given time, if not before.
@@ -43,8 +43,8 @@ func (l *loop) post(f func()) {
 	}
 }
 
-// call has the loop run f and waits for it. It is false when the loop has ended.
-func (l *loop) call(f func()) bool {
+// runInLoop has the loop run f and waits for it. It is false when the loop has ended.
+func (l *loop) runInLoop(f func()) bool {
 	done := make(chan struct{})
 	select {
 	case l.posts <- func() { defer close(done); f() }:
@@ -59,18 +59,39 @@ func (l *loop) call(f func()) bool {
 	}
 }
 
-// background runs f in a goroutine, one of each name at a time; the loop runs the function that f returns.
-func (l *loop) background(name string, within time.Duration, f func(ctx context.Context) func()) {
-	if l.busy[name] {
+// work is a kind of background work.
+type work int
+
+const (
+	admitMembers work = iota
+	armFence
+	reportToStore
+	countOtherShards
+	detachReplicas
+	fenceNode
+	handOver
+	killHung
+	probeNode
+	probePeer
+	renewLock
+	renewPromises
+	sendCommands
+	updateRow
+	yieldPrimary
+)
+
+// background runs f in a goroutine, one of each kind at a time; the loop runs the function that f returns.
+func (l *loop) background(kind work, within time.Duration, f func(ctx context.Context) func()) {
+	if l.busy[kind] {
 		return
 	}
-	l.busy[name] = true
+	l.busy[kind] = true
 	l.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(l.ctx, within)
 		done := f(ctx)
 		cancel()
 		l.post(func() {
-			delete(l.busy, name)
+			delete(l.busy, kind)
 			if done != nil {
 				done()
 			}

@@ -25,7 +25,7 @@ type membership struct {
 }
 
 func (m *membership) step(now time.Duration) {
-	if !m.lease.isValid() || m.isTaskRunning() || m.report.failing != 0 || m.busy["admit"] ||
+	if !m.lease.isValid() || m.isTaskRunning() || m.report.failing != 0 || m.busy[admitMembers] ||
 		!m.view.isPrimary() || m.view.Row.Plan != nil || now < m.triedAt+m.cfg.Timing.Interval/4 {
 		return
 	}
@@ -40,7 +40,7 @@ func (m *membership) step(now time.Duration) {
 	m.triedAt = now
 	// Until the outcome is known, all that may have been admitted must promise before this primary relies on it.
 	m.view.pending = append(m.view.pending, row.Members...)
-	m.background("admit", m.cfg.call(), func(ctx context.Context) func() {
+	m.background(admitMembers, m.cfg.storeTimeout(), func(ctx context.Context) func() {
 		rev, err := m.cfg.Registry.UpdateRow(ctx, shard.RowUpdate{Row: row})
 		return func() {
 			m.report.reread = true

@@ -69,7 +69,7 @@ func newNodeProbe(c *common) *nodeProbe {
 
 // step probes the node if that is due.
 func (p *nodeProbe) step(now time.Duration) {
-	if p.busy["probe"] {
+	if p.busy[probeNode] {
 		return
 	}
 	if due := p.dueSince + p.interval(now); p.dueSince != 0 && now < due {
@@ -82,7 +82,7 @@ func (p *nodeProbe) step(now time.Duration) {
 		p.dueSince = now
 	}
 	examine := p.inspection()
-	p.background("probe", max(i, p.cfg.exchange()), func(ctx context.Context) func() {
+	p.background(probeNode, max(i, p.cfg.nodeTimeout()), func(ctx context.Context) func() {
 		asked := p.now()
 		n, err := p.ask(ctx)
 		if err == nil {
@@ -143,7 +143,7 @@ func (p *nodeProbe) inspection() func(n shard.State) error {
 		}
 		warning, err := p.cfg.Inspect(n)
 		if err == nil {
-			p.call(func() { p.inspectedRun, p.warning = n.Run, warning })
+			p.runInLoop(func() { p.inspectedRun, p.warning = n.Run, warning })
 		}
 		return err
 	}
@@ -308,14 +308,14 @@ func (p *nodeProbe) setQuarantine(why string) {
 func (p *nodeProbe) probeNow(ctx context.Context) (shard.State, error) {
 	asked := p.now()
 	var n shard.State
-	err := p.exchange(ctx, func(ctx context.Context) (err error) {
+	err := p.withNodeTimeout(ctx, func(ctx context.Context) (err error) {
 		n, err = p.ask(ctx)
 		return err
 	})
 	if err != nil {
 		return shard.State{}, err
 	}
-	if !p.call(func() { p.observe(n, asked, nil); p.dueSince = asked }) {
+	if !p.runInLoop(func() { p.observe(n, asked, nil); p.dueSince = asked }) {
 		return shard.State{}, errStopped
 	}
 	return n, nil

@@ -38,7 +38,7 @@ type promises struct {
 func (p *promises) grant(q shard.Promise, mac string) (answer string, err error) {
 	var secret, why string
 	var until time.Duration
-	ok := p.call(func() {
+	ok := p.runInLoop(func() {
 		row := p.view.Row
 		secret = row.Secret
 		var fine bool
@@ -96,7 +96,7 @@ func (p *promises) step(now time.Duration) {
 		p.wakeBy(now + left - half)
 		return
 	}
-	if p.busy["promises"] {
+	if p.busy[renewPromises] {
 		return
 	}
 	if due := p.requestedAt + t.Interval; p.requestedAt != 0 && now < due {
@@ -107,7 +107,7 @@ func (p *promises) step(now time.Duration) {
 	lasts := min(t.Timeout, shard.MaxPromise)
 	members := p.members.others()
 	row := p.view.Row
-	p.background("promises", max(t.Interval, t.Timeout/4), func(ctx context.Context) func() {
+	p.background(renewPromises, max(t.Interval, t.Timeout/4), func(ctx context.Context) func() {
 		sent := p.now() // before the first question: trust must end before the earliest promise does
 		err := p.requestAll(ctx, members, row, lasts)
 		return func() {
@@ -128,7 +128,7 @@ func (p *promises) step(now time.Duration) {
 
 // requestAll returns nil when the node could be of use and all members have promised.
 func (p *promises) requestAll(ctx context.Context, members []shard.Member, row shard.Row, lasts time.Duration) error {
-	err := p.exchange(ctx, func(ctx context.Context) error { return p.sessions.tryWrite(ctx, p.node) })
+	err := p.withNodeTimeout(ctx, func(ctx context.Context) error { return p.sessions.tryWrite(ctx, p.node) })
 	switch {
 	// Its replicas do not acknowledge, or it was made one: as nobody can write to it, others may be better off without
 	// it. One that is well again before trust ends asks again.

@@ -64,7 +64,7 @@ func (r *reconciler) promoteNode(ctx context.Context) (shard.State, error) {
 		return n, err
 	}
 	if n.Role != shard.Primary {
-		if err := r.exchange(ctx, r.node.Promote); err != nil {
+		if err := r.withNodeTimeout(ctx, r.node.Promote); err != nil {
 			return n, err
 		}
 	}

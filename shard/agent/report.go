@@ -69,7 +69,7 @@ func (r *reporter) isRegistered() bool { return r.registered && r.refusal == "" 
 
 // step reports, or reads the view, if there is reason to.
 func (r *reporter) step(now time.Duration) {
-	if r.busy["store"] || !r.due && !r.urgent && !r.reread {
+	if r.busy[reportToStore] || !r.due && !r.urgent && !r.reread {
 		return
 	}
 	if r.refusal != "" && !r.due {
@@ -91,7 +91,7 @@ func (r *reporter) step(now time.Duration) {
 		r.sent++
 	}
 	r.due, r.urgent, r.reread = false, false, false
-	r.background("store", r.cfg.call(), func(ctx context.Context) func() {
+	r.background(reportToStore, r.cfg.storeTimeout(), func(ctx context.Context) func() {
 		var v shard.View
 		var err error
 		asked := r.now()
@@ -184,7 +184,7 @@ func (r *reporter) rereadAfter(age, now time.Duration) {
 // waitAccepted returns when a report that was sent after the call was accepted.
 func (r *reporter) waitAccepted(ctx context.Context) error {
 	done := make(chan struct{})
-	ok := r.call(func() {
+	ok := r.runInLoop(func() {
 		r.waiters = append(r.waiters, reportWaiter{after: r.sent, done: done})
 		r.urgent = true
 	})
@@ -203,14 +203,14 @@ func (r *reporter) waitAccepted(ctx context.Context) error {
 
 // readNow returns a view that was read after the call, from another goroutine.
 func (r *reporter) readNow(ctx context.Context) (shard.View, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.cfg.call())
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.storeTimeout())
 	defer cancel()
 	v, err := r.cfg.Registry.ReadView(ctx, r.cfg.Shard)
 	if err != nil && !errors.Is(err, shard.ErrNotFound) {
 		return shard.View{}, err
 	}
 	now := r.now()
-	if err == nil && !r.call(func() { r.accept(v, now) }) {
+	if err == nil && !r.runInLoop(func() { r.accept(v, now) }) {
 		return shard.View{}, errStopped
 	}
 	return v, nil

@@ -35,7 +35,7 @@ func (s *shutdown) start() {
 		return
 	}
 	v := s.view.View
-	s.background("handover", s.cfg.call(), func(ctx context.Context) func() {
+	s.background(handOver, s.cfg.storeTimeout(), func(ctx context.Context) func() {
 		row := v.Row.Copy()
 		id := lease.NewID()
 		if row.Request == nil && row.Plan == nil {
@@ -62,7 +62,7 @@ func (s *shutdown) isDone(now time.Duration) bool {
 	// One that still waits for its replica to come near (awaitReplica in shard/plan_start.go: up to four times DefaultPause)
 	// is not waited for: the node is closed, and the others fail over.
 	return s.done || now-s.since > 2*shard.DefaultPause || s.report.failing != 0 || s.process.goneSince != 0 ||
-		row.Request == nil && row.Plan == nil && row.Primary != "" && !s.busy["handover"] && s.reconcile.task == nil && s.reconcile.lease.held == nil
+		row.Request == nil && row.Plan == nil && row.Primary != "" && !s.busy[handOver] && s.reconcile.task == nil && s.reconcile.lease.held == nil
 }
 
 // leave ends what the agent holds. The loop has ended.

@@ -124,12 +124,12 @@ func (s *supervisor) trouble() string {
 // nothing it has received is executed later.
 func (s *supervisor) killHung() {
 	p := s.process()
-	if !s.cfg.KillHung || p == nil || !p.Running() || !s.cfg.Local(s.cfg.Node) || s.busy["kill"] || !s.fence.isOpen() {
+	if !s.cfg.KillHung || p == nil || !p.Running() || !s.cfg.Local(s.cfg.Node) || s.busy[killHung] || !s.fence.isOpen() {
 		return
 	}
 	s.log.Error("node does not answer, and its fence must be closed: killing its process", "pid", p.PID())
 	s.stats.Kills++
-	s.background("kill", s.cfg.Timing.Timeout, func(ctx context.Context) func() {
+	s.background(killHung, s.cfg.Timing.Timeout, func(ctx context.Context) func() {
 		err := p.Kill()
 		if err == nil {
 			select {
