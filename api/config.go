@@ -24,8 +24,8 @@ const MinToken = 16
 type Config struct {
 	// Store that is served. Required.
 	Store store.Store
-	// Hub that wakes those who wait. Default: one of its own.
-	Hub *lease.Notifier
+	// Notifier that wakes those who wait. Default: one of its own.
+	Notifier *lease.Notifier
 	// Keepers of this process's sessions, for the metrics.
 	Keepers []*lease.Keeper
 	// Self tells the term under which this process is primary of a role now.

@@ -155,7 +155,7 @@ func (s *Server) waitForLease(ctx context.Context, id lease.ID, session string, 
 	waiting, end := context.WithCancelCause(waiting)
 	defer context.AfterFunc(s.running, func() { end(errStopping) })()
 	c := lease.Contender{
-		Store: s.cfg.Store, Roster: s.cfg.Store, Notifier: s.hub, Clock: s.cfg.Clock,
+		Store: s.cfg.Store, Roster: s.cfg.Store, Notifier: s.notifier, Clock: s.cfg.Clock,
 		Session: n.ID, Instance: n.Instance, Timing: n.Timing, Leases: []lease.ID{id},
 		Jitter: s.cfg.Jitter, Logger: s.log,
 	}

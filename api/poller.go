@@ -52,7 +52,7 @@ func newPoller(s *Server) *poller {
 }
 
 func (b *poller) run(ctx context.Context) {
-	sub := b.s.hub.Subscribe()
+	sub := b.s.notifier.Subscribe()
 	defer sub.Close()
 	for {
 		started := time.Now()

@@ -23,13 +23,13 @@ const (
 
 // Server answers the API. Its handler works while [Server.Run] runs.
 type Server struct {
-	cfg    Config
-	log    *slog.Logger
-	hub    *lease.Notifier
-	ownHub bool
-	router *router
-	stream *stream
-	poller *poller
+	cfg         Config
+	log         *slog.Logger
+	notifier    *lease.Notifier
+	ownNotifier bool
+	router      *router
+	stream      *stream
+	poller      *poller
 
 	takeovers    *takeovers
 	leaseQuota   *quota
@@ -61,7 +61,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	cfg = cfg.withDefaults()
 	s := &Server{
-		cfg: cfg, log: cfg.Logger, hub: cfg.Hub, router: newRouter(cfg),
+		cfg: cfg, log: cfg.Logger, notifier: cfg.Notifier, router: newRouter(cfg),
 		stream:     newStream(),
 		sessions:   lru.New[string, lease.Session](maxKnown),
 		waits:      newPlaces(maxWaits, cfg.Limits),
@@ -75,8 +75,8 @@ func New(cfg Config) (*Server, error) {
 	s.router.auth.tokens = newTokenCache(cfg.Store, s.running)
 	s.jobsSeen = newJobsReader(s)
 	s.queues = newQueueReader(s.running, s.queueAdmin)
-	if s.hub == nil {
-		s.hub, s.ownHub = lease.NewNotifier(cfg.Store, cfg.Clock, cfg.Logger), true
+	if s.notifier == nil {
+		s.notifier, s.ownNotifier = lease.NewNotifier(cfg.Store, cfg.Clock, cfg.Logger), true
 	}
 	s.monitor = newMonitorPart(cfg.Store, cfg.Monitor, s.running)
 	s.shards = newShardPart(cfg, s.waits, s.running)
@@ -108,8 +108,8 @@ func (s *Server) Handler() http.Handler { return s.router }
 // Then it ends every stream and every request that waits, and returns nil.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.stop()
-	if s.ownHub {
-		defer s.hub.Start(ctx)()
+	if s.ownNotifier {
+		defer s.notifier.Start(ctx)()
 	}
 	s.poller.run(ctx)
 	return nil

@@ -12,7 +12,7 @@ import (
 // does not answer is asked again after an interval. It returns the cause of ctx when
 // that ends first.
 func awaitCondition(ctx context.Context, k *lease.Keeper, ids []lease.ID, every time.Duration, question func(context.Context) (bool, error)) error {
-	sub := k.Notifier().SubscribeModestly(ids...)
+	sub := k.Notifier().SubscribeIfFew(ids...)
 	defer sub.Close()
 	timing, clock := k.Timing(), k.Clock()
 	for {

@@ -84,7 +84,7 @@ type Term struct {
 func (t Term) Place() int { return placeOf(t.Lease.Key) }
 
 // ReadState returns what the last primaries left for this one, or what this one has
-// written: see lease.States. Of a role with several holders each place has a state of its own.
+// written: see lease.StateStore. Of a role with several holders each place has a state of its own.
 func (t Term) ReadState(ctx context.Context) (lease.State, error) { return t.held.ReadState(ctx) }
 
 // WriteState replaces it, up to lease.MaxState bytes. It is lease.ErrNotHeld once the term has ended.

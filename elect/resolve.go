@@ -199,9 +199,9 @@ func Watch(ctx context.Context, cfg WatchConfig, fn func([]Primary) error) error
 	if cfg.Clock == nil {
 		cfg.Clock = lease.BootClock()
 	}
-	hub := lease.NewNotifier(cfg.Store, cfg.Clock, cfg.Logger)
-	defer hub.Start(ctx)()
-	sub := hub.Subscribe(Leases(cfg.Role, MaxHolders)...)
+	notifier := lease.NewNotifier(cfg.Store, cfg.Clock, cfg.Logger)
+	defer notifier.Start(ctx)()
+	sub := notifier.Subscribe(Leases(cfg.Role, MaxHolders)...)
 	defer sub.Close()
 
 	var last []Primary

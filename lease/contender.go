@@ -58,7 +58,7 @@ type slot struct {
 // after an unknown outcome it reads back before it believes either. Called again
 // for the next session, it keeps what its takeover policies have counted.
 func (c *Contender) Acquire(ctx context.Context) (Lease, error) {
-	sub := c.Notifier.SubscribeModestly(c.Leases...)
+	sub := c.Notifier.SubscribeIfFew(c.Leases...)
 	defer sub.Close()
 	c.resetSlots()
 	defer c.leave(ctx)
@@ -267,13 +267,13 @@ func (c *Contender) leave(ctx context.Context) {
 // while few do. To the rest their renewals show the lease, and they leave the few places to holders, which would learn
 // from theirs alone that they were asked to resign.
 func (c *Contender) demand() Demand {
-	d := Unneeded
+	d := NoWatch
 	for _, s := range c.slots {
 		switch {
 		case s.ahead < firstInLine:
-			return Urgent
+			return WatchAlways
 		case !s.renewed:
-			d = Modest
+			d = WatchIfFew
 		}
 	}
 	return d

@@ -26,13 +26,13 @@ type Notifier struct {
 }
 
 // Demand is what a [Subscription] asks of the notifications of a store in which every watcher slows the others down
-// ([FewWatcher]). In others any demand is Urgent. Each gets what the process hears anyway.
+// ([FewWatcher]). In others any demand is WatchAlways. Each gets what the process hears anyway.
 type Demand int
 
 const (
-	Unneeded Demand = iota // renewals show all that matters
-	Modest                 // renewals show it, only later: listen while few do
-	Urgent                 // listen
+	NoWatch     Demand = iota // renewals show all that matters
+	WatchIfFew                // renewals show it, only later: listen while few do
+	WatchAlways               // listen
 )
 
 const (
@@ -56,39 +56,39 @@ func NewNotifier(store Store, clock Clock, log *slog.Logger) *Notifier {
 
 // Run watches the store while there are subscriptions, until ctx ends, and again when
 // the watch breaks, after 50 ms to 5 s. It returns nil.
-func (h *Notifier) Run(ctx context.Context) error {
+func (n *Notifier) Run(ctx context.Context) error {
 	const first, most = 50 * time.Millisecond, 5 * time.Second
 	retry := backoff.Backoff{First: first, Most: most}
 	for ctx.Err() == nil {
-		want, changed := h.demand()
-		if want == Unneeded {
+		want, changed := n.demand()
+		if want == NoWatch {
 			select {
 			case <-ctx.Done():
 			case <-changed:
 			}
 			continue
 		}
-		started := h.clock.Now()
-		err := h.watch(ctx, want)
+		started := n.clock.Now()
+		err := n.watch(ctx, want)
 		switch {
 		case ctx.Err() != nil || err == nil:
 		case errors.Is(err, errors.ErrUnsupported):
 			<-ctx.Done()
 		case errors.Is(err, ErrCrowded):
-			h.awaitUrgency(ctx)
+			n.awaitUrgency(ctx)
 		default:
-			h.log.Debug("watch broke; polling goes on", "err", err)
-			if h.clock.Now()-started > most {
+			n.log.Debug("watch broke; polling goes on", "err", err)
+			if n.clock.Now()-started > most {
 				retry.Reset()
 			}
-			Sleep(ctx, h.clock, retry.Next())
+			Sleep(ctx, n.clock, retry.Next())
 		}
 	}
 	return nil
 }
 
 // watch watches the store until the demand has been less for a while; then it returns nil.
-func (h *Notifier) watch(ctx context.Context, least Demand) error {
+func (n *Notifier) watch(ctx context.Context, least Demand) error {
 	ctx, cancel := context.WithCancel(ctx)
 	over := make(chan struct{})
 	go func() {
@@ -97,9 +97,9 @@ func (h *Notifier) watch(ctx context.Context, least Demand) error {
 		for {
 			var expired <-chan time.Time
 			stop := func() bool { return true }
-			now, changed := h.demand()
+			now, changed := n.demand()
 			if now < least {
-				expired, stop = h.clock.Timer(linger)
+				expired, stop = n.clock.Timer(linger)
 			}
 			select {
 			case <-ctx.Done():
@@ -113,19 +113,19 @@ func (h *Notifier) watch(ctx context.Context, least Demand) error {
 		}
 	}()
 	defer func() { cancel(); <-over }()
-	if least == Modest {
-		return h.few.WatchIfFew(ctx, h.Wake)
+	if least == WatchIfFew {
+		return n.few.WatchIfFew(ctx, n.Wake)
 	}
-	return h.store.Watch(ctx, h.Wake)
+	return n.store.Watch(ctx, n.Wake)
 }
 
 // awaitUrgency waits for a subscription that asks for more than the last watch gave, or long enough to try that again.
-func (h *Notifier) awaitUrgency(ctx context.Context) {
-	again, stop := h.clock.Timer(backoff.Pause(1, crowdedRetry, crowdedRetry))
+func (n *Notifier) awaitUrgency(ctx context.Context) {
+	again, stop := n.clock.Timer(backoff.Pause(1, crowdedRetry, crowdedRetry))
 	defer stop()
 	for {
-		now, changed := h.demand()
-		if now == Urgent {
+		now, changed := n.demand()
+		if now == WatchAlways {
 			return
 		}
 		select {
@@ -139,42 +139,42 @@ func (h *Notifier) awaitUrgency(ctx context.Context) {
 }
 
 // demand is what the subscriptions ask for, until changed is closed.
-func (h *Notifier) demand() (most Demand, changed <-chan struct{}) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for s := range h.subs {
+func (n *Notifier) demand() (most Demand, changed <-chan struct{}) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for s := range n.subs {
 		most = max(most, s.demand)
 	}
-	if h.few == nil && len(h.subs) > 0 {
-		most = Urgent
+	if n.few == nil && len(n.subs) > 0 {
+		most = WatchAlways
 	}
-	return most, h.changed
+	return most, n.changed
 }
 
 // reconsider says that the demand may have changed. The mutex is held.
-func (h *Notifier) reconsider() {
-	close(h.changed)
-	h.changed = make(chan struct{})
+func (n *Notifier) reconsider() {
+	close(n.changed)
+	n.changed = make(chan struct{})
 }
 
 // Start runs the notifier until ctx ends or stop is called; stop returns when it has
 // stopped.
-func (h *Notifier) Start(ctx context.Context) (stop func()) {
+func (n *Notifier) Start(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		_ = h.Run(ctx)
+		_ = n.Run(ctx)
 	}()
 	return func() { cancel(); <-stopped }
 }
 
 // Wake passes a change to the subscribers of its lease, and the zero Change to
 // all subscribers.
-func (h *Notifier) Wake(c Change) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for s := range h.subs {
+func (n *Notifier) Wake(c Change) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for s := range n.subs {
 		if c == (Change{}) || s.wants(c.Lease) {
 			s.push(c)
 		}
@@ -188,10 +188,10 @@ type observation struct {
 }
 
 // show passes on what a renewal showed.
-func (h *Notifier) show(o observation) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for s := range h.subs {
+func (n *Notifier) show(o observation) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for s := range n.subs {
 		select { // only the latest counts
 		case <-s.shown:
 		default:
@@ -202,36 +202,36 @@ func (h *Notifier) show(o observation) {
 
 // Subscribe returns a subscription to the given leases, or to all when none is
 // given. It must be closed.
-func (h *Notifier) Subscribe(ids ...ID) *Subscription { return h.subscribe(Urgent, ids) }
+func (n *Notifier) Subscribe(ids ...ID) *Subscription { return n.subscribe(WatchAlways, ids) }
 
-// SubscribeModestly is Subscribe for a caller that learns of changes from renewals, too: its demand is Modest.
-func (h *Notifier) SubscribeModestly(ids ...ID) *Subscription { return h.subscribe(Modest, ids) }
+// SubscribeIfFew is Subscribe for a caller that learns of changes from renewals, too: its demand is WatchIfFew.
+func (n *Notifier) SubscribeIfFew(ids ...ID) *Subscription { return n.subscribe(WatchIfFew, ids) }
 
-func (h *Notifier) subscribe(d Demand, ids []ID) *Subscription {
-	s := &Subscription{hub: h, c: make(chan Change, 16), shown: make(chan observation, 1), ids: ids, demand: d}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.subs[s] = struct{}{}
-	h.reconsider()
+func (n *Notifier) subscribe(d Demand, ids []ID) *Subscription {
+	s := &Subscription{notifier: n, c: make(chan Change, 16), shown: make(chan observation, 1), ids: ids, demand: d}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.subs[s] = struct{}{}
+	n.reconsider()
 	return s
 }
 
 // Subscription is one waiter's view of a [Notifier].
 type Subscription struct {
-	hub    *Notifier
-	c      chan Change
-	shown  chan observation
-	ids    []ID
-	demand Demand // guarded by the hub's mutex
+	notifier *Notifier
+	c        chan Change
+	shown    chan observation
+	ids      []ID
+	demand   Demand // guarded by the notifier's mutex
 }
 
 // SetDemand changes what the subscription asks for.
 func (s *Subscription) SetDemand(d Demand) {
-	s.hub.mu.Lock()
-	defer s.hub.mu.Unlock()
+	s.notifier.mu.Lock()
+	defer s.notifier.mu.Unlock()
 	if s.demand != d {
 		s.demand = d
-		s.hub.reconsider()
+		s.notifier.reconsider()
 	}
 }
 
@@ -241,17 +241,17 @@ func (s *Subscription) C() <-chan Change { return s.c }
 
 // Close ends the subscription; C is not closed.
 func (s *Subscription) Close() {
-	s.hub.mu.Lock()
-	defer s.hub.mu.Unlock()
-	delete(s.hub.subs, s)
-	s.hub.reconsider()
+	s.notifier.mu.Lock()
+	defer s.notifier.mu.Unlock()
+	delete(s.notifier.subs, s)
+	s.notifier.reconsider()
 }
 
 func (s *Subscription) wants(id ID) bool {
 	return len(s.ids) == 0 || slices.Contains(s.ids, id)
 }
 
-// push never blocks: only the hub sends, under its lock, so that once the
+// push never blocks: only the notifier sends, under its lock, so that once the
 // channel is drained there is room.
 func (s *Subscription) push(c Change) {
 	select {

@@ -11,18 +11,18 @@ import (
 	"github.com/understudy-ha/understudy/lease/leasetest"
 )
 
-func runHub(t *testing.T, store lease.Store) *lease.Notifier {
-	hub := lease.NewNotifier(store, &leasetest.BubbleClock{}, nil)
+func runNotifier(t *testing.T, store lease.Store) *lease.Notifier {
+	notifier := lease.NewNotifier(store, &leasetest.BubbleClock{}, nil)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- hub.Run(ctx) }()
+	go func() { done <- notifier.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("Run returned %v", err)
 		}
 	})
-	return hub
+	return notifier
 }
 
 func drain(sub *lease.Subscription) (out []lease.Change) {
@@ -38,19 +38,19 @@ func drain(sub *lease.Subscription) (out []lease.Change) {
 
 func TestHubDelivers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hub := runHub(t, newSpy())
+		notifier := runNotifier(t, newSpy())
 		other := lease.ID{Space: "role", Key: "other"}
-		one, both, all := hub.Subscribe(role), hub.Subscribe(role, other), hub.Subscribe()
+		one, both, all := notifier.Subscribe(role), notifier.Subscribe(role, other), notifier.Subscribe()
 		synctest.Wait()
 		drain(one)
 		drain(both)
 		drain(all)
-		closed := hub.Subscribe(role)
+		closed := notifier.Subscribe(role)
 		closed.Close()
 		a, b := lease.Change{Lease: role, Term: 1}, lease.Change{Lease: other, Term: 2}
-		hub.Wake(a)
-		hub.Wake(b)
-		hub.Wake(lease.Change{})
+		notifier.Wake(a)
+		notifier.Wake(b)
+		notifier.Wake(lease.Change{})
 		for name, c := range map[string]struct {
 			sub  *lease.Subscription
 			want int
@@ -65,11 +65,11 @@ func TestHubDelivers(t *testing.T) {
 // A reader that falls behind learns that it missed something, and never blocks
 // the others.
 func TestHubOverflow(t *testing.T) {
-	hub := lease.NewNotifier(newSpy(), nil, nil)
-	slow := hub.Subscribe(role)
+	notifier := lease.NewNotifier(newSpy(), nil, nil)
+	slow := notifier.Subscribe(role)
 	defer slow.Close()
 	for n := range int64(1000) {
-		hub.Wake(lease.Change{Lease: role, Term: n})
+		notifier.Wake(lease.Change{Lease: role, Term: n})
 	}
 	got := drain(slow)
 	zero := false
@@ -79,7 +79,7 @@ func TestHubOverflow(t *testing.T) {
 	if !zero || len(got) > 17 {
 		t.Errorf("after 1000 changes: %d, one of them zero: %t", len(got), zero)
 	}
-	hub.Wake(lease.Change{Lease: role, Term: 1})
+	notifier.Wake(lease.Change{Lease: role, Term: 1})
 	if got := drain(slow); len(got) != 1 || got[0].Term != 1 {
 		t.Errorf("after the overflow: %+v", got)
 	}
@@ -89,8 +89,8 @@ func TestHubRestartsABrokenWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newSpy()
 		store.fail(unavailable, "watch")
-		hub := runHub(t, store)
-		sub := hub.Subscribe(role)
+		notifier := runNotifier(t, store)
+		sub := notifier.Subscribe(role)
 		defer sub.Close()
 		time.Sleep(time.Minute)
 		if n := store.count("watch"); n < 12 || n > 40 {
@@ -109,7 +109,7 @@ func TestHubWithoutNotifications(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newSpy()
 		store.watch = errors.ErrUnsupported
-		defer runHub(t, store).Subscribe().Close()
+		defer runNotifier(t, store).Subscribe().Close()
 		time.Sleep(time.Hour)
 		if n := store.count("watch"); n != 1 {
 			t.Errorf("a store without notifications was asked %d times", n)
@@ -121,13 +121,13 @@ func TestHubWithoutNotifications(t *testing.T) {
 func TestNotifierWatchesWhileItIsWanted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newSpy()
-		hub := runHub(t, store)
+		notifier := runNotifier(t, store)
 		time.Sleep(time.Minute)
 		if n := store.count("watch"); n != 0 {
 			t.Errorf("watched %d times without a subscription", n)
 		}
 		for range 10 {
-			sub := hub.Subscribe(role)
+			sub := notifier.Subscribe(role)
 			time.Sleep(time.Second)
 			if got := drain(sub); len(got) > 1 {
 				t.Errorf("woken by %v", got)
@@ -136,7 +136,7 @@ func TestNotifierWatchesWhileItIsWanted(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		time.Sleep(time.Minute)
-		hub.Subscribe(role)
+		notifier.Subscribe(role)
 		time.Sleep(time.Minute)
 		if n := store.count("watch"); n != 2 {
 			t.Errorf("watched %d times, want once for ten subscriptions in a row and once for the last", n)
@@ -145,11 +145,11 @@ func TestNotifierWatchesWhileItIsWanted(t *testing.T) {
 }
 
 // Where every watcher slows the others down, a subscription that can do without is refused, and asks seldom.
-func TestNotifierIsModest(t *testing.T) {
+func TestNotifierWatchesIfFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newSpy()
-		hub := runHub(t, crowdedSpy{store})
-		sub := hub.SubscribeModestly(role)
+		notifier := runNotifier(t, crowdedSpy{store})
+		sub := notifier.SubscribeIfFew(role)
 		defer sub.Close()
 		time.Sleep(time.Hour)
 		if n := store.count("watch if few"); n < 6 || n > 13 {
@@ -158,14 +158,14 @@ func TestNotifierIsModest(t *testing.T) {
 		if n := store.count("watch"); n != 0 {
 			t.Errorf("watched %d times", n)
 		}
-		sub.SetDemand(lease.Urgent)
+		sub.SetDemand(lease.WatchAlways)
 		synctest.Wait()
 		if got := drain(sub); len(got) != 1 || store.count("watch") != 1 {
 			t.Errorf("an urgent subscription got %v, %d watches", got, store.count("watch"))
 		}
-		sub.SetDemand(lease.Modest)
+		sub.SetDemand(lease.WatchIfFew)
 		time.Sleep(time.Minute)
-		hub.Wake(lease.Change{Lease: role, Term: 1})
+		notifier.Wake(lease.Change{Lease: role, Term: 1})
 		if got := drain(sub); len(got) != 1 {
 			t.Errorf("of what the process hears anyway it got %v", got)
 		}
@@ -173,7 +173,7 @@ func TestNotifierIsModest(t *testing.T) {
 			t.Errorf("watched %d times after the urgency ended", n)
 		}
 		asked := store.count("watch if few")
-		sub.SetDemand(lease.Unneeded)
+		sub.SetDemand(lease.NoWatch)
 		time.Sleep(time.Hour)
 		if n := store.count("watch if few") - asked; n > 1 { // one may have been on its way
 			t.Errorf("asked %d times in an hour for a subscription that needs nothing", n)

@@ -15,9 +15,9 @@ type State struct {
 	Term int64 // under which it was written; 0 when nobody has written one
 }
 
-// States is the part of a store that keeps a state beside each lease. Errors are as for
+// StateStore is the part of a store that keeps a state beside each lease. Errors are as for
 // [Store].
-type States interface {
+type StateStore interface {
 	// WriteState replaces the state of a lease that is held under this term, and is
 	// [ErrNotHeld] otherwise: a former holder changes nothing once another has acquired the
 	// lease, or it was released. More than [MaxState] bytes are [ErrInvalid]. Writing the same
@@ -57,8 +57,8 @@ func (h *HeldLease) WriteState(ctx context.Context, data []byte) error {
 	return err
 }
 
-func (k *Keeper) states() (States, error) {
-	if s, ok := k.cfg.Store.(States); ok {
+func (k *Keeper) states() (StateStore, error) {
+	if s, ok := k.cfg.Store.(StateStore); ok {
 		return s, nil
 	}
 	return nil, fmt.Errorf("%w: the keeper's store keeps no states", ErrInvalid)

@@ -36,8 +36,8 @@ type Shards interface {
 type ResolverConfig struct {
 	// Store whose roles it reads. Required.
 	Store elect.Store
-	// Hub that tells of changes. Default: none, and changes are seen at the next reading.
-	Hub *lease.Notifier
+	// Notifier that tells of changes. Default: none, and changes are seen at the next reading.
+	Notifier *lease.Notifier
 	// Shards, kept fresh elsewhere. Default: none.
 	Shards Shards
 	// Roles that exist even if no instance ever held them or waits for them.
@@ -139,8 +139,8 @@ func Fold(name string) string {
 // Run reads until ctx ends, and returns nil.
 func (b *Resolver) Run(ctx context.Context) error {
 	wake := make(<-chan lease.Change)
-	if b.cfg.Hub != nil {
-		sub := b.cfg.Hub.Subscribe()
+	if b.cfg.Notifier != nil {
+		sub := b.cfg.Notifier.Subscribe()
 		defer sub.Close()
 		wake = sub.C()
 	}

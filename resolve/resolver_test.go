@@ -80,7 +80,7 @@ func play(t *testing.T, seed uint64, flatter time.Duration) (late, answers, term
 		t.Cleanup(own.Wait)
 		clock := &leasetest.BubbleClock{}
 		resolver, err := resolve.NewResolver(resolve.ResolverConfig{
-			Store: flatterer{own, flatter}, Hub: lease.NewNotifier(own, clock, nil), MaxAge: 20 * time.Second, Interval: time.Second, Clock: clock,
+			Store: flatterer{own, flatter}, Notifier: lease.NewNotifier(own, clock, nil), MaxAge: 20 * time.Second, Interval: time.Second, Clock: clock,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -283,10 +283,10 @@ func TestBook(t *testing.T) {
 		link := leasetest.NewFaulty(store, 1)
 		t.Cleanup(link.Wait)
 		clock := &leasetest.BubbleClock{}
-		hub := lease.NewNotifier(link, clock, nil)
-		background(t, func(ctx context.Context) { _ = hub.Run(ctx) })
+		notifier := lease.NewNotifier(link, clock, nil)
+		background(t, func(ctx context.Context) { _ = notifier.Run(ctx) })
 		views := newShards().add("Orders", view())
-		b, err := resolve.NewResolver(resolve.ResolverConfig{Store: link, Hub: hub, Shards: views, Roles: []string{"configured"}, Clock: clock})
+		b, err := resolve.NewResolver(resolve.ResolverConfig{Store: link, Notifier: notifier, Shards: views, Roles: []string{"configured"}, Clock: clock})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,7 @@ import (
 type Store interface {
 	lease.Store
 	lease.Roster
-	lease.States
+	lease.StateStore
 	history.Log
 	Admin
 }

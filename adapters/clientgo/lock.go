@@ -18,7 +18,7 @@ import (
 // Store is what a lock needs; every store of Understudy is one.
 type Store interface {
 	lease.Store
-	lease.States
+	lease.StateStore
 }
 
 // Config describes a lock. The durations must be those of the LeaderElectionConfig; their defaults are client-go's.

@@ -25,11 +25,11 @@ const maxHookWaiting = 1000
 
 // servedHooks reads the history, and gives what is new to the hooks.
 type servedHooks struct {
-	log    history.Log
-	hub    *lease.Notifier
-	every  time.Duration
-	hooks  []*hook
-	logger *slog.Logger
+	log      history.Log
+	notifier *lease.Notifier
+	every    time.Duration
+	hooks    []*hook
+	logger   *slog.Logger
 }
 
 // hook is one of them.
@@ -56,7 +56,7 @@ func serveHooks(log *slog.Logger, hooks []settings.Hook, st store.Store, k *leas
 	if len(hooks) == 0 {
 		return nil
 	}
-	out := &servedHooks{log: st, hub: k.Notifier(), every: k.Timing().Interval, logger: log}
+	out := &servedHooks{log: st, notifier: k.Notifier(), every: k.Timing().Interval, logger: log}
 	for i, cfg := range hooks {
 		h := &hook{
 			cfg: cfg, label: strconv.Itoa(i+1) + " " + filepath.Base(cfg.Command[0]),
@@ -84,7 +84,7 @@ func (s *servedHooks) run(ctx context.Context) error {
 	for _, h := range s.hooks {
 		hooks.Go(func() { h.run(ctx) })
 	}
-	sub := s.hub.Subscribe()
+	sub := s.notifier.Subscribe()
 	defer sub.Close()
 	var feed *history.Feed
 	failing := false

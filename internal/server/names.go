@@ -73,7 +73,7 @@ func serveNames(d *settings.DNS, at *nameSockets, log *slog.Logger, roles []stri
 	}
 	most := time.Duration(d.TTLMax)
 	cfg := resolve.ResolverConfig{
-		Store: st, Hub: k.Notifier(), Roles: roles, MaxAge: most, Interval: min(k.Timing().Interval, most/2), Logger: log,
+		Store: st, Notifier: k.Notifier(), Roles: roles, MaxAge: most, Interval: min(k.Timing().Interval, most/2), Logger: log,
 	}
 	if shards != nil {
 		cfg.Shards = shards.dir

@@ -212,7 +212,7 @@ func (s *served) makeAgents(ctx context.Context) error {
 func (s *served) api(addr string) api.Config {
 	cfg := s.cfg
 	out := api.Config{
-		Store: s.store, Hub: s.keeper.Notifier(), Keepers: s.keepers, Self: s.held.term, Roles: cfg.RoleNames(),
+		Store: s.store, Notifier: s.keeper.Notifier(), Keepers: s.keepers, Self: s.held.term, Roles: cfg.RoleNames(),
 		Dispatchers: s.queues.stats(),
 		Counters:    func() []api.Counter { return append(s.names.counters(), s.hooks.counters()...) },
 		Demo:        s.demo, Token: cfg.Token, Limits: cfg.Limits.Limits(), Listen: addr, Version: s.host.Version, Logger: s.host.Log,

@@ -29,7 +29,7 @@ type Network struct {
 type Target interface {
 	lease.Store
 	lease.Roster
-	lease.States
+	lease.StateStore
 }
 
 // Faulty is a store behind a bad network. A caller whose request or answer is
@@ -238,14 +238,14 @@ func (f *Faulty) RequestRelease(ctx context.Context, id lease.ID, successor, who
 	return f.tell(ctx, func(ctx context.Context) error { return f.target.RequestRelease(ctx, id, successor, who) })
 }
 
-// WriteState implements [lease.States].
+// WriteState implements [lease.StateStore].
 func (f *Faulty) WriteState(ctx context.Context, id lease.ID, term int64, data []byte) error {
-	return f.tell(ctx, func(ctx context.Context) error { return f.target.(lease.States).WriteState(ctx, id, term, data) })
+	return f.tell(ctx, func(ctx context.Context) error { return f.target.(lease.StateStore).WriteState(ctx, id, term, data) })
 }
 
-// ReadState implements [lease.States].
+// ReadState implements [lease.StateStore].
 func (f *Faulty) ReadState(ctx context.Context, id lease.ID) (lease.State, error) {
-	return Send(ctx, f, func(ctx context.Context) (lease.State, error) { return f.target.(lease.States).ReadState(ctx, id) })
+	return Send(ctx, f, func(ctx context.Context) (lease.State, error) { return f.target.(lease.StateStore).ReadState(ctx, id) })
 }
 
 // Sessions implements [lease.Roster].

@@ -269,7 +269,7 @@ func (s *Store) free(r *row, now time.Time, reason, successor string, reserved t
 	s.record(now, e, lease.Change{Lease: r.id, Term: r.term, Free: true, Successor: successor})
 }
 
-// WriteState implements [lease.States].
+// WriteState implements [lease.StateStore].
 func (s *Store) WriteState(_ context.Context, id lease.ID, term int64, data []byte) error {
 	if err := lease.ValidateState(data); err != nil {
 		return err
@@ -283,7 +283,7 @@ func (s *Store) WriteState(_ context.Context, id lease.ID, term int64, data []by
 	return nil
 }
 
-// ReadState implements [lease.States].
+// ReadState implements [lease.StateStore].
 func (s *Store) ReadState(_ context.Context, id lease.ID) (lease.State, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

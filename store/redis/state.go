@@ -7,7 +7,7 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// WriteState implements [lease.States].
+// WriteState implements [lease.StateStore].
 func (s *Store) WriteState(ctx context.Context, id lease.ID, term int64, data []byte) error {
 	if err := lease.ValidateState(data); err != nil {
 		return err
@@ -22,7 +22,7 @@ func (s *Store) WriteState(ctx context.Context, id lease.ID, term int64, data []
 	return r.err()
 }
 
-// ReadState implements [lease.States].
+// ReadState implements [lease.StateStore].
 func (s *Store) ReadState(ctx context.Context, id lease.ID) (state lease.State, err error) {
 	r, err := s.run(ctx, s.rest, reads, "state_read", []string{s.leaseKey(id)}, id.Space, id.Key)
 	if err != nil {

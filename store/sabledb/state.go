@@ -9,7 +9,7 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// WriteState implements [lease.States]. A state is a value of its own, so that the one that
+// WriteState implements [lease.StateStore]. A state is a value of its own, so that the one that
 // every operation writes stays small.
 func (s *Store) WriteState(ctx context.Context, id lease.ID, term int64, data []byte) error {
 	if err := lease.ValidateState(data); err != nil {
@@ -28,7 +28,7 @@ func (s *Store) WriteState(ctx context.Context, id lease.ID, term int64, data []
 	})
 }
 
-// ReadState implements [lease.States].
+// ReadState implements [lease.StateStore].
 func (s *Store) ReadState(ctx context.Context, id lease.ID) (state lease.State, err error) {
 	err = s.run(ctx, func(k *call) error {
 		all, err := k.c.do(ctx, []string{"GET", s.stateKey(id)})

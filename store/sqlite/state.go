@@ -21,7 +21,7 @@ ON CONFLICT (space, key) DO UPDATE SET term = excluded.term, data = excluded.dat
 	readState = "SELECT term, data FROM understudy_lease_state WHERE space = ?1 AND key = ?2"
 )
 
-// WriteState implements [lease.States].
+// WriteState implements [lease.StateStore].
 func (s *Store) WriteState(ctx context.Context, id lease.ID, term int64, data []byte) error {
 	if err := lease.ValidateState(data); err != nil {
 		return err
@@ -38,7 +38,7 @@ func (s *Store) WriteState(ctx context.Context, id lease.ID, term int64, data []
 	})
 }
 
-// ReadState implements [lease.States].
+// ReadState implements [lease.StateStore].
 func (s *Store) ReadState(ctx context.Context, id lease.ID) (state lease.State, err error) {
 	err = s.read(ctx, "reading a state", func(c call) error {
 		err := c.one(readState, []any{id.Space, id.Key}, &state.Term, &state.Data)
