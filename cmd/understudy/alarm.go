@@ -119,7 +119,7 @@ source returns. Alarms of jobs cannot be acknowledged. The history keeps who ack
 		Args: atLeast("ID"),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.actOnEach(c.Context(), "acknowledge", "alarm", args, func(ctx context.Context, c *client.Client, id string) error {
-				return c.Acknowledge(ctx, id, who(), termtext.Text(note))
+				return c.Acknowledge(ctx, id, operator(), termtext.Text(note))
 			})
 		},
 	}

@@ -83,9 +83,9 @@ func (a *app) warnOfExposed(named ...any) {
 	}
 }
 
-// open opens the store once. It does not make the file that --store names, whose path may be mistyped, unless the command
+// openStore opens the store once. It does not make the file that --store names, whose path may be mistyped, unless the command
 // sets mayCreate. openPatiently, for what runs for long, makes it.
-func (a *app) open(ctx context.Context) (store.Store, error) {
+func (a *app) openStore(ctx context.Context) (store.Store, error) {
 	if err := a.needStore(); err != nil {
 		return nil, err
 	}

@@ -64,7 +64,7 @@ func TestBackupOfSQLite(t *testing.T) {
 	file := filepath.Join(dir, "state", "understudy.db")
 	url := "sqlite:" + file
 	enqueue(t, url, "before")
-	st, err := (&app{Host: instance.Host{StoreURL: url}}).open(t.Context())
+	st, err := (&app{Host: instance.Host{StoreURL: url}}).openStore(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/understudy-ha/understudy/internal/settings"
-	"github.com/understudy-ha/understudy/internal/usererr"
 )
 
 func (a *app) configShowAllCommand() *cobra.Command {
@@ -19,12 +18,7 @@ environment says in its place, and the defaults of what neither says. Secrets ar
 it is the configuration of a server that has none.`,
 		Example: `  understudy config show /etc/understudy.yaml
   UNDERSTUDY_LISTEN=127.0.0.1:9000 understudy config show -o json`,
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return usererr.Errorf("%s: %q is one argument too many; see --help", c.CommandPath(), args[1])
-			}
-			return nil
-		},
+		Args: exactly("[FILE]"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			cfg, err := settings.Read(strings.Join(args, ""))
 			if err != nil {

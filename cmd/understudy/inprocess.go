@@ -29,13 +29,13 @@ import (
 // withAPI lets f use the API: that of the server which --server names, else one that answers within this process, on
 // the store. f bounds its own calls.
 func (a *app) withAPI(ctx context.Context, f func(context.Context, *client.Client) error) error {
-	return a.withAPIOn(ctx, false, a.open, f)
+	return a.withAPIOn(ctx, false, a.openStore, f)
 }
 
 // withRunningAPI is withAPI for commands that follow what happens, or ask about shards: within this process, what a
 // server keeps up to date by itself is kept up to date as well.
 func (a *app) withRunningAPI(ctx context.Context, f func(context.Context, *client.Client) error) error {
-	return a.withAPIOn(ctx, true, a.open, f)
+	return a.withAPIOn(ctx, true, a.openStore, f)
 }
 
 // callAPI is withAPI for calls that take no longer than callTimeout together.

@@ -237,12 +237,7 @@ func (a *app) jobLogsCommand() *cobra.Command {
 		Example: `  understudy job logs backup
   understudy job logs backup -f
   understudy job logs backup 2026-12-24T02:30:00Z`,
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) == 2 {
-				return nil
-			}
-			return exactly("NAME")(c, args)
-		},
+		Args: exactly("NAME", "[RUN]"),
 		RunE: func(c *cobra.Command, args []string) error {
 			run := client.LatestRun
 			if len(args) == 2 {
@@ -304,7 +299,7 @@ func (a *app) jobActCommand(verb, short, did string, act func(*client.Client, co
 			return a.withAPI(c.Context(), func(ctx context.Context, c *client.Client) error {
 				for _, name := range args {
 					call, cancel := context.WithTimeout(ctx, callTimeout)
-					j, err := act(c, call, name, who())
+					j, err := act(c, call, name, operator())
 					cancel()
 					if err != nil {
 						return err

@@ -9,9 +9,9 @@ import (
 	"github.com/understudy-ha/understudy/internal/jobalarm"
 	"github.com/understudy-ha/understudy/internal/settings"
 	"github.com/understudy-ha/understudy/internal/strictyaml"
-	"github.com/understudy-ha/understudy/internal/usererr"
 	"github.com/understudy-ha/understudy/job"
 	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/store"
 )
 
 type jobRunFlags struct {
@@ -43,16 +43,7 @@ shares the store, for as long as an instance of any job runs on it.`,
   understudy job run cleanup --schedule 'every 10m' --deadline 5m -- ./cleanup
   understudy job run report --schedule '0 6 * * mon' --retry 3 --retry-safe -- ./report
   understudy job run backup --schedule @daily --alarm https://ops.example/hook -- ./backup`,
-		Args: func(c *cobra.Command, args []string) error {
-			dash := c.ArgsLenAtDash()
-			switch {
-			case len(args) == 0 || dash == 0:
-				return usererr.Errorf("%s: NAME is missing; see --help", c.CommandPath())
-			case dash != 1 || len(args) < 2:
-				return usererr.Errorf("%s: write the program after --, as in: %s %s --schedule @daily -- ./program", c.CommandPath(), c.CommandPath(), args[0])
-			}
-			return job.ValidateName(args[0])
-		},
+		Args: nameAndProgram("NAME", " --schedule @daily", job.ValidateName),
 		RunE: func(c *cobra.Command, args []string) error {
 			def, err := f.job.Definition()
 			if err != nil {
@@ -70,26 +61,15 @@ shares the store, for as long as an instance of any job runs on it.`,
 }
 
 func (a *app) jobRun(ctx context.Context, name string, argv []string, def job.Definition, f *jobRunFlags) error {
-	program := f.program(a.Host, argv)
-	defer program.ForwardSignals()()
-	st, err := a.openPatiently(ctx, true)
-	if err != nil {
-		return instance.Stopped(err)
-	}
-	defer st.Close()
-	jobs, err := a.Jobs(st)
-	if err != nil {
-		return err
-	}
-	err = a.WithKeeper(ctx, st, f.who(), func(ctx context.Context, k *lease.Keeper) error {
+	return a.runProgram(ctx, &f.programFlags, argv, true, func(ctx context.Context, st store.Store, k *lease.Keeper, program *instance.Program) error {
+		jobs, err := a.Jobs(st)
+		if err != nil {
+			return err
+		}
 		return job.Serve(ctx, job.Config{
 			Keeper: k, Store: jobs, StopGrace: f.stopGrace, Logger: a.Log,
 			Overrun: func(string) { program.Overrun() }, SendAlarm: jobalarm.Sender(st),
 			Offers: []job.Offer{{Name: name, Definition: def, Work: program.RunJob, With: f.job.With}},
 		})
 	})
-	if ctx.Err() != nil {
-		return instance.Stopped(err)
-	}
-	return err
 }

@@ -53,7 +53,7 @@ func (a *app) dropCommand(noun, about, short, long, example string, remove func(
 		Use: "drop " + arg, Short: short, Long: long + " Who asked is kept in the history.", Example: "  " + example, Args: exactly(arg),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.removing(c.Context(), "drop", noun, args[0], func(ctx context.Context, c *client.Client) error {
-				return remove(c, ctx, args[0], who(), note)
+				return remove(c, ctx, args[0], operator(), note)
 			})
 		},
 	}

@@ -145,7 +145,7 @@ Instances that fetch a configuration apply theirs again at their next poll.`,
 
 // configurationOf is a configuration that an operator applies, as the API takes it.
 func configurationOf(doc settings.Document) apitype.MonitorConfiguration {
-	out := apitype.MonitorConfiguration{Checks: []apitype.Check{}, Keep: doc.Keep, Origin: doc.Origin, By: who()}
+	out := apitype.MonitorConfiguration{Checks: []apitype.Check{}, Keep: doc.Keep, Origin: doc.Origin, By: operator()}
 	if out.Origin == "-" {
 		out.Origin = "standard input"
 	}

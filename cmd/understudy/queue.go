@@ -81,11 +81,8 @@ func (a *app) queueKeysCommand() *cobra.Command {
 waits for an operator: see "queue retry" and "queue skip".`,
 		Example: `  understudy queue keys orders --blocked
   understudy queue keys orders -o json | jq .depth`,
-		Args: exactly("QUEUE"),
+		Args: startingWith(dispatch.ValidateQueue, "QUEUE"),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := dispatch.ValidateQueue(args[0]); err != nil {
-				return err
-			}
 			q.Queue = args[0]
 			return printPagesOfAPI(c.Context(), a, limit, func(ctx context.Context, c *client.Client, n int) ([]apitype.Key, error) {
 				q.Limit = n

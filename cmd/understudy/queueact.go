@@ -114,7 +114,7 @@ func (t actor) one(ctx context.Context, queue, id string) error {
 	act := map[dispatch.Action]func(ctx context.Context, queue, id, by string) error{
 		dispatch.Retry: t.api.Retry, dispatch.RetryUnknown: t.api.RetryUnknown, dispatch.Skip: t.api.Skip, dispatch.Cancel: t.api.Cancel,
 	}[t.action]
-	if err := act(ctx, queue, id, who()); err != nil {
+	if err := act(ctx, queue, id, operator()); err != nil {
 		return apiError(err)
 	}
 	return t.app.print(map[string]string{"queue": queue, "id": id, "action": string(t.action)}, "%s: %s in %s", t.action, id, queue)

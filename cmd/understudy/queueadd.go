@@ -59,12 +59,7 @@ that is wrong it ends; all lines before it are stored then, and the error names 
   echo hello | understudy queue add orders --key customer-7 --make
   understudy queue add orders --key customer-7 --id reminder-42 --not-before 24h reminder.json
   understudy queue add orders --ndjson orders.ndjson >ids`,
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) == 2 {
-				return nil
-			}
-			return exactly("QUEUE")(c, args)
-		},
+		Args: exactly("QUEUE", "[FILE]"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := f.check(args[0]); err != nil {
 				return err

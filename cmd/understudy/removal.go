@@ -31,16 +31,13 @@ dead letters are lost by that: --with-messages names how many, as "queue list" s
 without it the queue must have none. Who asked is kept in the history.`,
 		Example: `  understudy queue remove orders
   understudy queue remove orders --with-messages 12`,
-		Args: exactly("QUEUE"),
+		Args: startingWith(dispatch.ValidateQueue, "QUEUE"),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := dispatch.ValidateQueue(args[0]); err != nil {
-				return err
-			}
 			if messages < 0 {
 				return usererr.Errorf("--with-messages %d is negative", messages)
 			}
 			return a.removing(c.Context(), "remove", "queue", args[0], func(ctx context.Context, c *client.Client) error {
-				return c.RemoveQueue(ctx, args[0], messages, who())
+				return c.RemoveQueue(ctx, args[0], messages, operator())
 			})
 		},
 	}
@@ -55,13 +52,10 @@ func (a *app) shardRemoveCommand() *cobra.Command {
 		Long: `Remove a shard whose agents have stopped. The data on its nodes stays; an agent that is started again makes a new
 shard of the name. Who asked is kept in the history.`,
 		Example: "  understudy shard remove orders",
-		Args:    exactly("SHARD"),
+		Args:    startingWith(shard.ValidateName, "SHARD"),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := shard.ValidateName(args[0]); err != nil {
-				return err
-			}
 			return a.removing(c.Context(), "remove", "shard", args[0], func(ctx context.Context, c *client.Client) error {
-				return c.RemoveShard(ctx, args[0], who())
+				return c.RemoveShard(ctx, args[0], operator())
 			})
 		},
 	}
@@ -77,7 +71,7 @@ again, unless its check is fixed. Who asked is kept in the history.`,
 		Args:    exactly("CHECK", "SOURCE"),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.removing(c.Context(), "remove", "source", args[1], func(ctx context.Context, c *client.Client) error {
-				return c.RemoveSource(ctx, args[0], args[1], who())
+				return c.RemoveSource(ctx, args[0], args[1], operator())
 			})
 		},
 	}
@@ -94,7 +88,7 @@ starts. Who asked is kept in the history.`,
 		Args:    exactly("CHECK"),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.removing(c.Context(), "remove", "check", args[0], func(ctx context.Context, c *client.Client) error {
-				return c.RemoveCheck(ctx, args[0], who())
+				return c.RemoveCheck(ctx, args[0], operator())
 			})
 		},
 	})

@@ -33,11 +33,8 @@ func (a *app) roleWhoCommand() *cobra.Command {
 		Short: "Print the primary of a role; exit 3 if there is none",
 		Example: `  understudy role who billing
   ssh "$(understudy role who billing -o json | jq -r .address)"`,
-		Args: exactly("ROLE"),
+		Args: startingWith(elect.ValidateRole, "ROLE"),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := elect.ValidateRole(args[0]); err != nil {
-				return err
-			}
 			return a.callAPI(c.Context(), func(ctx context.Context, c *client.Client) error {
 				role, err := c.Role(ctx, args[0])
 				if err != nil {
@@ -103,13 +100,10 @@ that has held it longest is asked; --all asks each. Who asked is kept in the his
 		Example: `  understudy role resign billing
   understudy role resign billing --to web-2
   understudy role resign worker --all`,
-		Args: exactly("ROLE"),
+		Args: startingWith(elect.ValidateRole, "ROLE"),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := elect.ValidateRole(args[0]); err != nil {
-				return err
-			}
 			return a.callAPI(c.Context(), func(ctx context.Context, c *client.Client) error {
-				asked, err := c.Resign(ctx, args[0], apitype.ResignRequest{To: to, All: all, By: who()})
+				asked, err := c.Resign(ctx, args[0], apitype.ResignRequest{To: to, All: all, By: operator()})
 				if err != nil {
 					return err
 				}
@@ -134,20 +128,17 @@ func (a *app) roleForgetCommand() *cobra.Command {
 that one's session. The role's terms still never fall. A server forgets vacant roles by itself: see forget_vacant_after
 in its file. Who asked is kept in the history.`,
 		Example: "  understudy role forget billing",
-		Args:    exactly("ROLE"),
+		Args:    startingWith(elect.ValidateRole, "ROLE"),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := elect.ValidateRole(args[0]); err != nil {
-				return err
-			}
 			return a.removing(c.Context(), "forget", "role", args[0], func(ctx context.Context, c *client.Client) error {
-				return c.ForgetRole(ctx, args[0], who())
+				return c.ForgetRole(ctx, args[0], operator())
 			})
 		},
 	}
 }
 
-// who is the person at this terminal, for the history.
-func who() string {
+// operator is the person at this terminal, for the history.
+func operator() string {
 	u, err := user.Current()
 	if err != nil {
 		return "somebody@" + instance.Hostname()

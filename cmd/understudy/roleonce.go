@@ -11,6 +11,7 @@ import (
 	"github.com/understudy-ha/understudy/internal/instance"
 	"github.com/understudy-ha/understudy/internal/usererr"
 	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/store"
 )
 
 func (a *app) roleOnceCommand() *cobra.Command {
@@ -26,7 +27,7 @@ next period; a run that takes longer than the period delays the next one. What
 each run ended with is in the history.`,
 		Example: `  understudy role once nightly-report --every 24h -- ./report
   understudy role once cleanup --every 10m --store postgres://db/app -- sh -c 'psql app -f cleanup.sql'`,
-		Args: roleAndProgram,
+		Args: nameAndProgram("ROLE", "", elect.ValidateRole),
 		RunE: func(c *cobra.Command, args []string) error {
 			if every <= 0 {
 				return usererr.Errorf("--every says how often, for instance --every 1h")
@@ -43,14 +44,7 @@ each run ended with is in the history.`,
 }
 
 func (a *app) roleOnce(ctx context.Context, job string, argv []string, every time.Duration, f programFlags) error {
-	program := f.program(a.Host, argv)
-	defer program.ForwardSignals()()
-	st, err := a.openPatiently(ctx, true)
-	if err != nil {
-		return instance.Stopped(err)
-	}
-	defer st.Close()
-	err = a.WithKeeper(ctx, st, f.who(), func(ctx context.Context, k *lease.Keeper) error {
+	return a.runProgram(ctx, &f, argv, true, func(ctx context.Context, _ store.Store, k *lease.Keeper, program *instance.Program) error {
 		cfg := elect.OnceConfig{Keeper: k, Job: job, Every: every, StopGrace: f.stopGrace, Overrun: program.Overrun, Logger: a.Log}
 		for {
 			err := elect.Once(ctx, cfg, program.Run)
@@ -67,8 +61,4 @@ func (a *app) roleOnce(ctx context.Context, job string, argv []string, every tim
 			}
 		}
 	})
-	if ctx.Err() != nil {
-		return instance.Stopped(err)
-	}
-	return err
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/understudy-ha/understudy/internal/strictyaml"
 	"github.com/understudy-ha/understudy/internal/usererr"
 	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/store"
 )
 
 // instanceFlags are those of every command that runs an instance.
@@ -33,10 +34,6 @@ func (f *programFlags) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.passStore, "pass-store", false, "leave UNDERSTUDY_STORE and UNDERSTUDY_TOKEN in the program's environment")
 }
 
-func (f *programFlags) program(h instance.Host, argv []string) *instance.Program {
-	return &instance.Program{Log: h.Log, Argv: argv, StopGrace: f.stopGrace, PassStore: f.passStore, StoreURL: h.StoreURL}
-}
-
 func (f *instanceFlags) register(fs *pflag.FlagSet) {
 	f.session.Name = instance.Hostname()
 	strictyaml.Bind(fs, &f.session, "name", "address", "interval", "timeout")
@@ -48,11 +45,6 @@ func (f *instanceFlags) validate() error {
 		return err
 	}
 	return lease.NewInstance(f.session.Name, f.session.Address).Validate()
-}
-
-// who is the instance that the flags make.
-func (f *instanceFlags) who() instance.Identity {
-	return f.session.Instance()
 }
 
 type roleRunFlags struct {
@@ -86,7 +78,7 @@ resigned. A standby logs once a minute which instance is primary.`,
   understudy role run billing --name web-1 --address 10.0.0.1:8080 -- ./billing
   understudy role run worker --holders 3 -- ./worker
   understudy role run billing --interval 200ms --timeout 2s --stop-grace 500ms -- ./billing`,
-		Args: roleAndProgram,
+		Args: nameAndProgram("ROLE", "", elect.ValidateRole),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := f.validate(); err != nil {
 				return err
@@ -106,27 +98,24 @@ resigned. A standby logs once a minute which instance is primary.`,
 	return c
 }
 
-// roleAndProgram wants ROLE -- CMD [ARG…].
-func roleAndProgram(c *cobra.Command, args []string) error {
-	dash := c.ArgsLenAtDash()
-	switch {
-	case len(args) == 0 || dash == 0:
-		return usererr.Errorf("%s: ROLE is missing; see --help", c.CommandPath())
-	case dash != 1 || len(args) < 2:
-		return usererr.Errorf("%s: write the program after --, as in: %s %s -- ./program", c.CommandPath(), c.CommandPath(), args[0])
-	}
-	return elect.ValidateRole(args[0])
-}
-
-func (a *app) roleRun(ctx context.Context, role string, argv []string, f roleRunFlags) error {
-	program := f.program(a.Host, argv)
+// runProgram runs the program of the arguments by what run makes of it, as an instance of a store.
+func (a *app) runProgram(ctx context.Context, f *programFlags, argv []string, patient bool, run func(context.Context, store.Store, *lease.Keeper, *instance.Program) error) error {
+	program := &instance.Program{Log: a.Log, Argv: argv, StopGrace: f.stopGrace, PassStore: f.passStore, StoreURL: a.StoreURL}
 	defer program.ForwardSignals()()
-	st, err := a.openPatiently(ctx, !f.exitOnLoss)
+	st, err := a.openPatiently(ctx, patient)
 	if err != nil {
 		return instance.Stopped(err)
 	}
 	defer st.Close()
-	err = a.WithKeeper(ctx, st, f.who(), func(ctx context.Context, k *lease.Keeper) error {
+	err = a.WithKeeper(ctx, st, f.session.Instance(), func(ctx context.Context, k *lease.Keeper) error { return run(ctx, st, k, program) })
+	if ctx.Err() != nil {
+		return instance.Stopped(err)
+	}
+	return err
+}
+
+func (a *app) roleRun(ctx context.Context, role string, argv []string, f roleRunFlags) error {
+	err := a.runProgram(ctx, &f.programFlags, argv, !f.exitOnLoss, func(ctx context.Context, _ store.Store, k *lease.Keeper, program *instance.Program) error {
 		campaign := elect.Run
 		if f.exitOnLoss {
 			campaign = elect.Campaign
@@ -135,12 +124,8 @@ func (a *app) roleRun(ctx context.Context, role string, argv []string, f roleRun
 			Keeper: k, Role: role, Holders: f.holders, With: f.with, StopGrace: f.stopGrace, Overrun: program.Overrun, Logger: a.Log,
 		}, program.Run)
 	})
-	switch {
-	case ctx.Err() != nil:
-		return instance.Stopped(err)
-	case errors.Is(err, lease.ErrResign):
+	if ctx.Err() == nil && errors.Is(err, lease.ErrResign) {
 		return nil
-	default:
-		return err
 	}
+	return err
 }

@@ -31,7 +31,7 @@ finds what was written last.`,
 		Use:     "get ROLE",
 		Short:   "Print the state; exit 3 if there is none",
 		Example: "  understudy role state get report > checkpoint",
-		Args:    exactly("ROLE"),
+		Args:    startingWith(elect.ValidateRole, "ROLE"),
 		RunE: a.stateRunE(&place, func(ctx context.Context, c *client.Client, role string) error {
 			state, err := c.RoleState(ctx, role, place)
 			if err != nil {
@@ -50,7 +50,7 @@ finds what was written last.`,
 		Short: "Replace the state by what standard input has, under the present term",
 		Example: `  understudy role state put report < checkpoint        # in a program of role run
   understudy role state put report --term 1767323045000 < checkpoint`,
-		Args: exactly("ROLE"),
+		Args: startingWith(elect.ValidateRole, "ROLE"),
 		RunE: a.stateRunE(&place, func(ctx context.Context, c *client.Client, role string) error {
 			if term == 0 {
 				return usererr.Errorf("role state put: --term is missing; the program of role run has it in UNDERSTUDY_TERM")
@@ -71,12 +71,9 @@ finds what was written last.`,
 	return c
 }
 
-// stateRunE checks the role and its place before anything is asked.
+// stateRunE checks the place of the role before anything is asked.
 func (a *app) stateRunE(place *int, do func(context.Context, *client.Client, string) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
-		if err := elect.ValidateRole(args[0]); err != nil {
-			return err
-		}
 		if !c.Flags().Changed("place") {
 			*place = 1
 			if n, err := strconv.Atoi(os.Getenv("UNDERSTUDY_PLACE")); err == nil && os.Getenv("UNDERSTUDY_ROLE") == args[0] {

@@ -24,11 +24,8 @@ func (a *app) roleWatchCommand() *cobra.Command {
 		Short: "Print a line now and whenever the primary changes, until interrupted",
 		Example: `  understudy role watch billing
   understudy role watch billing -o json | while read -r line; do reload-proxy "$line"; done`,
-		Args: exactly("ROLE"),
+		Args: startingWith(elect.ValidateRole, "ROLE"),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := elect.ValidateRole(args[0]); err != nil {
-				return err
-			}
 			return a.withRunningAPI(c.Context(), func(ctx context.Context, c *client.Client) error { return a.watchRole(ctx, c, args[0]) })
 		},
 	}

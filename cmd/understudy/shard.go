@@ -38,14 +38,6 @@ switchover loses nothing.`,
 	return c
 }
 
-// shardName wants SHARD alone.
-func shardName(c *cobra.Command, args []string) error {
-	if err := exactly("SHARD")(c, args); err != nil {
-		return err
-	}
-	return shard.ValidateName(args[0])
-}
-
 // showShard reads a shard once.
 func (a *app) showShard(ctx context.Context, name string, f func(shardSeen) error) error {
 	return a.withRunningAPI(ctx, withTimeout(callTimeout, func(ctx context.Context, c *client.Client) error {
@@ -147,7 +139,7 @@ while the store is down.`,
 		Example: `  redis-cli -u "redis://$(understudy shard primary orders)" PING
   understudy shard primary orders -o json
   understudy shard primary orders --watch -o json | while read -r line; do reload-proxy "$line"; done`,
-		Args: shardName,
+		Args: startingWith(shard.ValidateName, "SHARD"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if watch {
 				return a.watchPrimary(c.Context(), args[0])
@@ -247,7 +239,7 @@ func (a *app) shardHistoryCommand() *cobra.Command {
 		Example: `  understudy shard history orders
   understudy shard history orders --follow
   understudy shard history orders -n 20 -o json`,
-		Args: shardName,
+		Args: startingWith(shard.ValidateName, "SHARD"),
 		RunE: func(c *cobra.Command, args []string) error {
 			q.Subject = args[0]
 			err := a.showHistory(c.Context(), q, follow)

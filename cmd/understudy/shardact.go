@@ -42,10 +42,12 @@ func (a *app) shardPauseCommand() *cobra.Command {
 its store. A plan that is under way goes on, and switchovers and failovers that an operator asks for are carried
 out. Who paused it and why is kept in the history.`,
 		Example: `  understudy shard pause orders --reason "new switch in rack 4"`,
-		Args:    shardName,
+		Args:    startingWith(shard.ValidateName, "SHARD"),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.changeShard(c, args[0], "pause", fmt.Sprintf("shard %s does not fail over by itself now; end it with: understudy shard resume %s", args[0], args[0]),
-				func(ctx context.Context, c *client.Client) error { return c.PauseShard(ctx, args[0], reason, who()) })
+				func(ctx context.Context, c *client.Client) error {
+					return c.PauseShard(ctx, args[0], reason, operator())
+				})
 		},
 	}
 	c.Flags().StringVar(&reason, "reason", "", "`WHY`, for the history")
@@ -57,10 +59,10 @@ func (a *app) shardResumeCommand() *cobra.Command {
 		Use:     "resume SHARD",
 		Short:   "Let a paused shard fail over by itself again",
 		Example: "  understudy shard resume orders",
-		Args:    shardName,
+		Args:    startingWith(shard.ValidateName, "SHARD"),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.changeShard(c, args[0], "resume", fmt.Sprintf("shard %s fails over by itself again", args[0]),
-				func(ctx context.Context, c *client.Client) error { return c.ResumeShard(ctx, args[0], who()) })
+				func(ctx context.Context, c *client.Client) error { return c.ResumeShard(ctx, args[0], operator()) })
 		},
 	}
 }
@@ -73,16 +75,11 @@ func (a *app) shardForgetCommand() *cobra.Command {
 its first characters (4 or more), or an address. Its agent must have stopped: one that still reports would
 bring the node back. The primary cannot be forgotten.`,
 		Example: "  understudy shard forget orders 10.0.0.3:6379",
-		Args: func(c *cobra.Command, args []string) error {
-			if err := exactly("SHARD", "NODE")(c, args); err != nil {
-				return err
-			}
-			return shard.ValidateName(args[0])
-		},
+		Args:    startingWith(shard.ValidateName, "SHARD", "NODE"),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.changeShard(c, args[0], "forget", fmt.Sprintf("node %s of shard %s is forgotten", args[1], args[0]),
 				func(ctx context.Context, c *client.Client) error {
-					return c.ForgetShardNode(ctx, args[0], args[1], who())
+					return c.ForgetShardNode(ctx, args[0], args[1], operator())
 				})
 		},
 	}
@@ -119,7 +116,7 @@ acknowledged write is lost either way.
 Each step is printed as it ends. Exit 1, with the reason, if it was refused or rolled back.`,
 		Example: `  understudy shard switchover orders
   understudy shard switchover orders --to 10.0.0.2:6379 --timeout 2s`,
-		Args: shardName,
+		Args: startingWith(shard.ValidateName, "SHARD"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if timeout <= 0 {
 				return usererr.Errorf("--timeout %v: it must be positive", timeout)
@@ -151,7 +148,7 @@ primary is dead or cut off from its clients: what is written to it afterwards is
 		Example: `  understudy shard failover orders
   understudy shard failover orders --to 10.0.0.2:6379 --force
   understudy shard failover orders --to 10.0.0.2:6379 --force --lose 4096`,
-		Args: shardName,
+		Args: startingWith(shard.ValidateName, "SHARD"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := f.check(); err != nil {
 				return err
@@ -289,7 +286,7 @@ func (p *progress) done(plan apitype.ShardPlan) error {
 func (p *progress) takeBack(ctx context.Context, c *client.Client, wait time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
-	if err := shardError(c.CancelShardRequest(ctx, p.shard, p.request, who())); err != nil {
+	if err := shardError(c.CancelShardRequest(ctx, p.shard, p.request, operator())); err != nil {
 		return fmt.Errorf("the %s of shard %q may still be carried out; see: understudy shard show %s: %w", p.kind, p.shard, p.shard, err)
 	}
 	s, err := readShard(ctx, c, p.shard)

@@ -56,9 +56,9 @@ func shardError(err error) error {
 func requestPlan(ctx context.Context, c *client.Client, name string, q shard.Request, to string) (id string, err error) {
 	var asked apitype.ShardRequest
 	if q.Kind == shard.Switchover {
-		asked, err = c.Switchover(ctx, name, client.Switchover{To: to, Timeout: q.Timeout, By: who()})
+		asked, err = c.Switchover(ctx, name, client.Switchover{To: to, Timeout: q.Timeout, By: operator()})
 	} else {
-		asked, err = c.Failover(ctx, name, client.Failover{To: to, Force: q.Force, By: who()})
+		asked, err = c.Failover(ctx, name, client.Failover{To: to, Force: q.Force, By: operator()})
 	}
 	return asked.Request, shardError(err)
 }

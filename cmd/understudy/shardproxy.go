@@ -34,7 +34,7 @@ Run it beside each client: a proxy on the client's own host adds no other host t
 stop it; connections may go on for --drain.`,
 		Example: `  understudy shard proxy orders --listen 127.0.0.1:6379
   understudy shard proxy orders --listen 127.0.0.1:6380 --replicas`,
-		Args: shardName,
+		Args: startingWith(shard.ValidateName, "SHARD"),
 		RunE: func(c *cobra.Command, args []string) error {
 			l, err := startlistener.Listen("--listen", addr)
 			if err != nil {
@@ -76,7 +76,7 @@ func (a *app) serveProxy(ctx context.Context, l net.Listener, cfg proxy.Config) 
 
 // withCatalog keeps the view of one shard fresh while f runs.
 func (a *app) withCatalog(ctx context.Context, name string, f func(context.Context, *catalog.Catalog) error) error {
-	st, err := a.open(ctx)
+	st, err := a.openStore(ctx)
 	if err != nil {
 		return err
 	}

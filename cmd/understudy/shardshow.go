@@ -24,7 +24,7 @@ armed (it refuses them by itself once no replica acknowledges) or closed. TXN is
 replication on Redis; LAG is how far the primary was ahead of it when both reported last.`,
 		Example: `  understudy shard show orders
   understudy shard show orders -o json | jq .last`,
-		Args: shardName,
+		Args: startingWith(shard.ValidateName, "SHARD"),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.showShard(c.Context(), args[0], func(s shardSeen) error {
 				if a.json() {
@@ -168,7 +168,7 @@ func (a *app) shardTopologyCommand() *cobra.Command {
 		Long: `Show the primary, the replicas that follow it, and the nodes that are outside: those that follow
 no node of the shard, are silent, or are not allowed in.`,
 		Example: "  understudy shard topology orders",
-		Args:    shardName,
+		Args:    startingWith(shard.ValidateName, "SHARD"),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.showShard(c.Context(), args[0], func(s shardSeen) error {
 				return printAs(a, s.Shard, a.printTopology)

@@ -149,10 +149,10 @@ whole limit to beat. The history keeps who paused it and why.`,
 			}
 			return a.actOnSources(c.Context(), "pause", args,
 				func(ctx context.Context, c *client.Client) error {
-					return c.PauseCheck(ctx, args[0], who(), termtext.Text(note))
+					return c.PauseCheck(ctx, args[0], operator(), termtext.Text(note))
 				},
 				func(ctx context.Context, c *client.Client, source string) error {
-					return c.Pause(ctx, args[0], source, span, who(), termtext.Text(note))
+					return c.Pause(ctx, args[0], source, span, operator(), termtext.Text(note))
 				})
 		},
 	}
@@ -174,10 +174,10 @@ to beat. A source that was paused by itself stays paused when its check is resum
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.actOnSources(c.Context(), "resume", args,
 				func(ctx context.Context, c *client.Client) error {
-					return c.ResumeCheck(ctx, args[0], who(), termtext.Text(note))
+					return c.ResumeCheck(ctx, args[0], operator(), termtext.Text(note))
 				},
 				func(ctx context.Context, c *client.Client, source string) error {
-					return c.Resume(ctx, args[0], source, who(), termtext.Text(note))
+					return c.Resume(ctx, args[0], source, operator(), termtext.Text(note))
 				})
 		},
 	}
@@ -197,7 +197,7 @@ heartbeat brings a source back. An instance of the monitor does it within a mome
 		Args: atLeast("CHECK", "SOURCE"),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.actOnEach(c.Context(), "retire", "source", args[1:], func(ctx context.Context, c *client.Client, source string) error {
-				return c.Retire(ctx, args[0], source, who(), termtext.Text(note))
+				return c.Retire(ctx, args[0], source, operator(), termtext.Text(note))
 			})
 		},
 	}

@@ -95,7 +95,7 @@ func (f *sourceBeatFlags) beat(check, source string) (b monitor.Heartbeat, err e
 // beatStore puts a beat into the store, as an instance would.
 func (a *app) beatStore(ctx context.Context, b monitor.Heartbeat) error {
 	return a.retry(ctx, func(ctx context.Context) error {
-		st, err := a.open(ctx)
+		st, err := a.openStore(ctx)
 		if err != nil {
 			return err
 		}

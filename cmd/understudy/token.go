@@ -60,11 +60,11 @@ where it is needed. The history lists what the token is used for under its NAME,
 			if err != nil {
 				return err
 			}
-			if _, _, err := access.NewToken(args[0], may, who()); err != nil {
+			if _, _, err := access.NewToken(args[0], may, operator()); err != nil {
 				return err // before anybody is asked
 			}
 			return a.callAPI(c.Context(), func(ctx context.Context, c *client.Client) error {
-				t, secret, err := c.CreateToken(ctx, client.NewToken{Name: args[0], Scopes: may.Names(), Lasts: lasts, By: who()})
+				t, secret, err := c.CreateToken(ctx, client.NewToken{Name: args[0], Scopes: may.Names(), Lasts: lasts, By: operator()})
 				if err != nil {
 					return err
 				}
@@ -130,7 +130,7 @@ more, and with a server that cannot reach the store for as long as it cannot.`,
 		Example: `  understudy token revoke grafana`,
 		Args:    exactly("ID or NAME"),
 		RunE: a.apiRunE(func(ctx context.Context, c *client.Client, args []string) error {
-			t, err := c.RevokeToken(ctx, args[0], who())
+			t, err := c.RevokeToken(ctx, args[0], operator())
 			if errors.Is(apiError(err), access.ErrNotFound) {
 				return absentf("no token that is good is called %q, and none has that id; see: understudy token list --all", args[0])
 			}
