@@ -1,9 +1,10 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"html/template"
+	"html"
 	"net/http"
 	"strings"
 
@@ -104,20 +105,33 @@ func writeAcknowledgePage(w http.ResponseWriter, alarm monitor.Alarm) error {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Referrer-Policy", "same-origin") // with less, browsers do not say that the form is this page's
-	return acknowledgeTemplate.Execute(w, alarm)
+	state := acknowledgeForm
+	switch {
+	case !alarm.Ended.IsZero():
+		state = "<p>It ended at " + alarm.Ended.UTC().Format(pageTime) + "."
+	case alarm.Acknowledged != "":
+		state = "<p>Acknowledged by " + html.EscapeString(alarm.Acknowledged) + ". No more reminders are sent."
+	}
+	_, err := fmt.Fprintf(w, acknowledgeFrame, html.EscapeString(cmp.Or(alarm.Source, alarm.Group)), html.EscapeString(alarm.Check),
+		html.EscapeString(string(alarm.Reason)), alarm.Started.UTC().Format(pageTime), state)
+	return err
 }
 
-var acknowledgeTemplate = template.Must(template.New("acknowledge").Parse(`<!doctype html>
+const (
+	pageTime = "2006-01-02 15:04:05 UTC"
+
+	acknowledgeFrame = `<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<title>Alarm of {{or .Source .Group}}</title>
-<h1>{{or .Source .Group}} of {{.Check}}: {{.Reason}}</h1>
-<p>Since {{.Started.UTC.Format "2006-01-02 15:04:05 UTC"}}.
-{{if not .Ended.IsZero}}<p>It ended at {{.Ended.UTC.Format "2006-01-02 15:04:05 UTC"}}.
-{{else if .Acknowledged}}<p>Acknowledged by {{.Acknowledged}}. No more reminders are sent.
-{{else}}<form method="post"><label>Your name: <input name="by" maxlength="80" autocomplete="name"></label> <button>Acknowledge</button></form>
-<p>Others see it, and no more reminders are sent. The alarm ends when the source returns.
-{{end}}</html>
-`))
+<title>Alarm of %[1]s</title>
+<h1>%[1]s of %[2]s: %[3]s</h1>
+<p>Since %[4]s.
+%[5]s
+</html>
+`
+
+	acknowledgeForm = `<form method="post"><label>Your name: <input name="by" maxlength="80" autocomplete="name"></label> <button>Acknowledge</button></form>
+<p>Others see it, and no more reminders are sent. The alarm ends when the source returns.`
+)
