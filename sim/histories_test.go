@@ -140,7 +140,7 @@ var tellingSeeds = map[string]uint64{
 	"renewal stamped after the call": 57,
 	"trust of T instead of T-I":      8,
 
-	"a removal reaches no further than clocks may be off": 66,
+	"a removal reaches no further than clocks may be off": 74,
 
 	"a key goes on that waits for a person": 13,
 	"an old term is accepted":               10,
@@ -172,11 +172,13 @@ var tellingSeeds = map[string]uint64{
 
 	"a late yes is counted":                        20,
 	"a partition never ends":                       7,
-	"a promise is believed for too long":           10,
-	"a removed copy is taken again":                41,
-	"an acknowledgement counts from when it comes": 15,
+	"a promise is believed for too long":           50,
+	"a removed copy is taken again":                95,
+	"an acknowledgement counts from when it comes": 60,
 	"an older copy is taken":                       7,
 	"failures are remembered for ever":             42,
+	"no abstention after a restart":                123,
+	"removals are forgotten at a restart":          216,
 
 	"a switchover does not wait for the last writes": 14,
 	"one signal is enough":                           86,

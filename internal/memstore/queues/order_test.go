@@ -35,14 +35,17 @@ func TestOrderCatches(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				s := broken
-				s.Memory, s.count = NewMemory(NewSessions(), nil), new(atomic.Int64)
-				limits := dispatchtest.Concurrent{Batches: 40, Clear: 3 * time.Second}
-				problem := dispatchtest.FindDisorder(t.Context(), func() dispatchtest.Store { return s }, limits)
-				if problem == "" {
-					t.Fatal("not caught")
+				// What is broken shows only where the dispatchers meet at it: one fight in eighty passes by without.
+				for range 5 {
+					s := broken
+					s.Memory, s.count = NewMemory(NewSessions(), nil), new(atomic.Int64)
+					limits := dispatchtest.Concurrent{Batches: 40, Clear: 3 * time.Second}
+					if problem := dispatchtest.FindDisorder(t.Context(), func() dispatchtest.Store { return s }, limits); problem != "" {
+						t.Logf("caught: %.300s", problem)
+						return
+					}
 				}
-				t.Logf("caught: %.300s", problem)
+				t.Fatal("not caught")
 			})
 		})
 	}
