@@ -6,7 +6,7 @@ import (
 )
 
 var caches = histories[CacheResult]{
-	few: 60, many: 30000,
+	few: 40, many: 30000,
 	run: func(_ *testing.T, seed uint64, trace func(string, ...any)) (CacheResult, []string) {
 		s := DrawCache(seed)
 		s.Trace = trace
@@ -28,7 +28,7 @@ var caches = histories[CacheResult]{
 		}
 	},
 	idle: func(all CacheResult, runs int) bool {
-		return all.Replies < 20*runs || all.Fetches < 3*runs || runs > 50 && all.Removals*all.Changes == 0
+		return all.Replies < 5*runs || all.Fetches < 2*runs || runs > 100 && all.Removals*all.Changes == 0
 	},
 }
 

@@ -3,7 +3,7 @@ package sim
 import "testing"
 
 var jobs = histories[JobResult]{
-	few: 26, many: 10000,
+	few: 16, many: 10000,
 	run: func(t *testing.T, seed uint64, trace func(string, ...any)) (JobResult, []string) {
 		s := DrawJob(seed)
 		s.Trace = trace
@@ -19,7 +19,7 @@ var jobs = histories[JobResult]{
 		all.Late = max(all.Late, r.Late)
 	},
 	idle: func(all JobResult, runs int) bool {
-		return all.Starts < 5*runs || runs > 10 && all.Lost*all.Missed*all.Skipped*all.Two == 0
+		return all.Starts < 5*runs || runs > 100 && all.Lost*all.Missed*all.Skipped*all.Two == 0
 	},
 }
 

@@ -22,7 +22,7 @@ var monitors = histories[MonitorResult]{
 		all.Groups += r.Groups
 	},
 	idle: func(all MonitorResult, runs int) bool {
-		return all.Beats < 50*runs || all.Onsets < 2*runs || runs > 10 && all.Abated*all.Blind*all.Groups == 0
+		return all.Beats < 50*runs || all.Onsets < 2*runs || runs > 100 && all.Abated*all.Blind*all.Groups == 0
 	},
 }
 

@@ -3,7 +3,7 @@ package sim
 import "testing"
 
 var queues = histories[QueueResult]{
-	few: 40, many: 10000,
+	few: 24, many: 10000,
 	run: func(t *testing.T, seed uint64, trace func(string, ...any)) (QueueResult, []string) {
 		s := DrawQueue(seed)
 		s.Trace = trace
@@ -21,7 +21,7 @@ var queues = histories[QueueResult]{
 		all.Settle = max(all.Settle, r.Settle)
 	},
 	idle: func(all QueueResult, runs int) bool {
-		return all.Batches < 5*runs || all.Submitted < all.Batches/2 || all.Scheduled < runs || runs > 10 && all.TakenOver*all.Asked*all.Blocked == 0
+		return all.Batches < 5*runs || all.Submitted < all.Batches/2 || all.Scheduled < runs || runs > 100 && all.TakenOver*all.Asked*all.Blocked == 0
 	},
 }
 

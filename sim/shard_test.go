@@ -44,7 +44,7 @@ func TestShardSimulationCatches(t *testing.T) {
 func TestShardSchedules(t *testing.T) {
 	for name, need := range map[string]func(*ShardSetup){"stranded": stranded, "rolled back": rolledBack, "rolled back among restarts": rolledBackAmongRestarts, "emptied": emptied, "dies twice": diesTwice, "hung unled": hungUnled} {
 		t.Run(name, func(t *testing.T) {
-			for seed := range uint64(runs(t, 6, 48)) {
+			for seed := range uint64(runs(t, 3, 48)) {
 				s := DrawShard(seed)
 				need(&s)
 				for _, broken := range RunShard(t, s).Broken {

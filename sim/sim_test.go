@@ -9,7 +9,7 @@ type clusterSum struct {
 }
 
 var clusters = histories[clusterSum]{
-	few: 120, many: 20000,
+	few: 80, many: 20000,
 	run: func(t *testing.T, seed uint64, trace func(string, ...any)) (clusterSum, []string) {
 		s := Draw(seed)
 		s.Trace = trace
