@@ -20,7 +20,7 @@ func chaosRuns() []scenario {
 	if given, err := strconv.ParseUint(os.Getenv("UNDERSTUDY_SEED"), 10, 64); err == nil {
 		seed = given
 	}
-	runs, length := 1, 20*time.Second
+	runs, length := 1, 12*time.Second
 	if prove {
 		runs, length = 5, 3*time.Minute
 	}

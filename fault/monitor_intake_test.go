@@ -22,7 +22,7 @@ import (
 
 var monitorIntake = []monitorCase{
 	{name: "D03 poison", stores: light, run: monitorPoison},
-	{name: "D07 D08 backlog of many sources", stores: both, run: monitorBacklog},
+	{name: "D07 D08 backlog of many sources", stores: light, more: server, run: monitorBacklog},
 	{name: "D09 all at once", stores: server, more: light, run: monitorMass},
 	{name: "D10 clocks, replays and order", stores: light, more: server, run: monitorClocks},
 	{name: "D12 router in trouble", stores: light, run: monitorRouter},

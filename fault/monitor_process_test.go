@@ -21,11 +21,11 @@ import (
 var monitorProcesses = []monitorCase{
 	{name: "chaos", stores: both, server: true, run: monitorChaos},
 	{name: "what the judge sees", stores: light, run: monitorCaught},
-	{name: "D01 taken over", stores: both, run: monitorTakeover},
+	{name: "D01 taken over", stores: server, more: light, run: monitorTakeover},
 	{name: "D02 paused for long", stores: server, more: light, run: monitorPaused},
 	{name: "D02 all are paused", stores: server, more: light, run: monitorAllPaused},
 	{name: "D04 server away", stores: server, server: true, run: monitorServerAway},
-	{name: "D11 D16 twelve at once on an empty store", stores: both, run: monitorTwelve},
+	{name: "D11 D16 twelve at once on an empty store", stores: light, more: server, run: monitorTwelve},
 	{name: "D17 equal process ids", stores: light, run: monitorEqualIDs},
 	{name: "D24 clock stepped", stores: server, steps: true, run: monitorStepped},
 }

@@ -21,7 +21,7 @@ import (
 func TestFaultQueueTakeover(t *testing.T) {
 	t.Parallel()
 	asked := dispatch.Semantics{Resend: true, Deduplicates: true, HasStatus: true}
-	rounds := 3
+	rounds := 1
 	if prove {
 		rounds = 15
 	}

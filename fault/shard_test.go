@@ -40,7 +40,7 @@ func TestFaultShardChaos(t *testing.T) {
 	t.Parallel()
 	programs := fault.Build(t)
 	prove, seed := proving()
-	faults, stores := 6, []string{"redis", "sqlite"}
+	faults, stores := 4, []string{"redis", "sqlite"}
 	if prove {
 		faults, stores = 200, append(stores, "postgres")
 	}

@@ -63,7 +63,11 @@ func TestD24TimesFit(t *testing.T) {
 // each version before, with data; nothing has to be made for them.
 func TestD16StartTogether(t *testing.T) {
 	server := realserver.Postgres(t, realserver.PostgresOptions{})
-	for _, version := range []int{0, 1, 2, 3, 4, 5, 6, 11} {
+	versions := []int{0, 3, 11}
+	if prove {
+		versions = []int{0, 1, 2, 3, 4, 5, 6, 11}
+	}
+	for _, version := range versions {
 		t.Run(fmt.Sprintf("version %d", version), func(t *testing.T) {
 			url := server.NewDatabase(t)
 			migrateByHand(t, url, version)

@@ -11,7 +11,7 @@ import (
 
 // TestPostgres18 runs all tests of the package on PostgreSQL 18 in place of the one that is installed.
 func TestPostgres18(t *testing.T) {
-	if os.Getenv("UNDERSTUDY_PROVE") != "1" {
+	if !prove {
 		t.Skip("all tests once more: make prove runs them")
 	}
 	realserver.OnPostgres18(t, ".")

@@ -195,7 +195,7 @@ func (p *Process) Exited() bool {
 func (p *Process) Output() string { return p.out.String() }
 
 // Eventually calls ready until it returns nil, or fails the test after the given time with the
-// last error. It waits a few milliseconds between two calls, and a twentieth of what it has
+// last error. It waits a few milliseconds between two calls, and a tenth of what it has
 // waited already, so that many who wait long leave the machine to what they wait for.
 func Eventually(tb testing.TB, within time.Duration, what string, ready func() error) {
 	tb.Helper()
@@ -208,7 +208,7 @@ func Eventually(tb testing.TB, within time.Duration, what string, ready func() e
 		if waited > within {
 			tb.Fatalf("%s: not within %v: %v", what, within, err)
 		}
-		<-time.After(min(max(waited/20, 5*time.Millisecond), 50*time.Millisecond))
+		<-time.After(min(max(waited/10, 5*time.Millisecond), 100*time.Millisecond)) // each look costs what others wait for
 	}
 }
 
