@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -153,6 +154,34 @@ func TestOverviewOfJobs(t *testing.T) {
 	g.clock.pass(time.Hour + 2*time.Minute)
 	if n := needs(); len(n) != 1 || n[0].Severity != bad || !strings.Contains(n[0].What, "overdue") {
 		t.Errorf("when no instance is there: %+v", n)
+	}
+}
+
+// The overview reads the first jobs alone, and says that there are more.
+func TestOverviewOfManyJobs(t *testing.T) {
+	g := newJobRig(t)
+	for n := range maxJobLabels {
+		if h, _ := ofPart(g.overview(), "job"); h.First {
+			t.Fatalf("with %d jobs there are more: %+v", n+1, h)
+		}
+		name := fmt.Sprintf("job-%03d", n)
+		if _, err := g.store.Jobs().Change(t.Context(), name, job.Define(name, job.Definition{Schedule: "@yearly"})); err != nil {
+			t.Fatal(err)
+		}
+		g.s.jobsSeen.invalidate()
+	}
+	if h, _ := ofPart(g.overview(), "job"); !h.First || h.Total != maxJobLabels {
+		t.Errorf("of one more than it reads: %+v", h)
+	}
+}
+
+func TestInWords(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Second: "0 s", 3700 * time.Millisecond: "3 s", time.Minute: "1 min", time.Hour + 61*time.Second: "1 h 1 min", 49 * time.Hour: "2 days",
+	} {
+		if got := inWords(d); got != want {
+			t.Errorf("%v is %q, want %q", d, got, want)
+		}
 	}
 }
 

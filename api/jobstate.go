@@ -16,12 +16,15 @@ const maxJobLabels = 100
 // jobsSeen are the jobs as they were read last.
 type jobsSeen struct {
 	jobs []job.Job
+	more bool // there are others
 	now  time.Time
 }
 
 func newJobsReader(s *Server) *sharedRead[jobsSeen] {
 	return &sharedRead[jobsSeen]{subject: "the jobs", running: s.running, load: func(ctx context.Context) (out jobsSeen, err error) {
-		out.jobs, out.now, err = s.jobs.List(ctx, job.Query{Limit: maxJobLabels})
+		out.jobs, out.now, err = s.jobs.List(ctx, job.Query{Limit: maxJobLabels + 1})
+		out.more = len(out.jobs) > maxJobLabels
+		out.jobs = out.jobs[:min(len(out.jobs), maxJobLabels)]
 		return out, err
 	}}
 }
@@ -73,12 +76,12 @@ func (v *overviewBuilder) addJobs(seen jobsSeen, err error) {
 	if len(seen.jobs) == 0 {
 		return
 	}
-	h := apitype.Held{Part: job.Space, Total: len(seen.jobs), Held: len(seen.jobs), Wrong: []apitype.Wrong{}}
+	h := apitype.Held{Part: job.Space, Total: len(seen.jobs), Held: len(seen.jobs), First: seen.more, Wrong: []apitype.Wrong{}}
 	for _, j := range seen.jobs {
 		since, overdue := j.OverdueSince(seen.now)
 		switch a := j.Alarm; {
 		case overdue:
-			what := fmt.Sprintf("overdue for %v: no instance that offers it runs", seen.now.Sub(since).Round(time.Second))
+			what := "overdue for " + inWords(seen.now.Sub(since)) + ": no instance that offers it runs"
 			h.Held--
 			addWrong(&h, j.Name, what)
 			v.addNeed(apitype.Need{Part: job.Space, Subject: j.Name, Severity: bad, What: what})

@@ -62,7 +62,7 @@ func TestOverviewOfRolesAndQueues(t *testing.T) {
 		t.Errorf("at %v, errors %q, %d more", v.At, v.Errors, v.MoreNeeds)
 	}
 	held, _ := ofPart(v, "role")
-	want := apitype.Held{Part: "role", Total: 2, Held: 1, Wrong: []apitype.Wrong{{Subject: "reports", What: "vacant for 3s, no standby"}}}
+	want := apitype.Held{Part: "role", Total: 2, Held: 1, Wrong: []apitype.Wrong{{Subject: "reports", What: "vacant for 3 s, no standby"}}}
 	if diff := cmp.Diff(want, held); diff != "" {
 		t.Errorf("roles (-want +got):\n%s", diff)
 	}

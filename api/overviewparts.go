@@ -26,14 +26,28 @@ func (v *overviewBuilder) addRoles(roles []elect.Role) {
 		case len(r.Primary) > 0:
 			h.Held++
 		case len(r.Standbys) > 0:
-			addWrong(&h, r.Name, fmt.Sprintf("vacant for %v, %d wait", r.VacantFor.Round(time.Second), len(r.Standbys)))
+			addWrong(&h, r.Name, fmt.Sprintf("vacant for %s, %d wait", inWords(r.VacantFor), len(r.Standbys)))
 		default:
-			what := fmt.Sprintf("vacant for %v, no standby", r.VacantFor.Round(time.Second))
+			what := "vacant for " + inWords(r.VacantFor) + ", no standby"
 			addWrong(&h, r.Name, what)
 			v.addNeed(apitype.Need{Part: "role", Subject: r.Name, Severity: warn, What: what + ": start an instance that campaigns for it"})
 		}
 	}
 	v.Held = append(v.Held, h)
+}
+
+// inWords is a duration as the page writes them.
+func inWords(d time.Duration) string {
+	switch s := int64(max(0, d) / time.Second); {
+	case s < 60:
+		return fmt.Sprintf("%d s", s)
+	case s < 3600:
+		return fmt.Sprintf("%d min", s/60)
+	case s < 48*3600:
+		return fmt.Sprintf("%d h %d min", s/3600, s%3600/60)
+	default:
+		return fmt.Sprintf("%d days", s/86400)
+	}
 }
 
 func (v *overviewBuilder) addShards(s *apitype.ShardsState) {

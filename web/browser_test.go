@@ -119,6 +119,22 @@ func check(t *testing.T, p *webtest.Page, where string) {
 	}
 }
 
+// checkThemes looks at what is shown in each theme, and with axe-core at least at the dark one if axe is set.
+func checkThemes(t *testing.T, p *webtest.Page, name string, width int, axe bool) {
+	t.Helper()
+	for _, theme := range []string{"light", "dark"} {
+		p.Theme(theme)
+		where := fmt.Sprintf("%s at %d in %s", name, width, theme)
+		check(t, p, where)
+		if axe && theme == "dark" && !proving {
+			for _, b := range p.Barriers() {
+				t.Errorf("%s: %s", where, b)
+			}
+		}
+		p.Shot(fmt.Sprintf("%s-%d-%s", strings.ReplaceAll(name, " ", "-"), width, theme))
+	}
+}
+
 // testSignIn: whoever shows a token that does not open the page is told why, and can show another.
 func testSignIn(t *testing.T, b *webtest.Browser) {
 	s := newStage(t)
@@ -205,17 +221,7 @@ func testPages(t *testing.T, b *webtest.Browser) {
 			p.Eval(fmt.Sprintf(`{ location.hash = '#/%s'; }`, name), nil)
 			p.Until(fmt.Sprintf(`document.body.dataset.page === '%s'`, name))
 			p.Until(filled[name])
-			for _, theme := range []string{"light", "dark"} {
-				p.Theme(theme)
-				where := fmt.Sprintf("%s at %d in %s", name, width, theme)
-				check(t, p, where)
-				if once := width == 390 && theme == "dark"; once && !proving {
-					for _, b := range p.Barriers() {
-						t.Errorf("%s: %s", where, b)
-					}
-				}
-				p.Shot(fmt.Sprintf("%s-%d-%s", name, width, theme))
-			}
+			checkThemes(t, p, name, width, width == 390)
 		}
 	}
 }

@@ -116,11 +116,7 @@ func testDemo(t *testing.T, b *webtest.Browser) {
 	live(narrow)
 	narrow.Until(`document.querySelectorAll('#demo-parts .work').length === 3`)
 	for width, q := range map[int]*webtest.Page{1440: p, 390: narrow} {
-		for _, theme := range []string{"light", "dark"} {
-			q.Theme(theme)
-			check(t, q, fmt.Sprintf("a demonstration at %d in %s", width, theme))
-			q.Shot(fmt.Sprintf("demo-%d-%s", width, theme))
-		}
+		checkThemes(t, q, "demo", width, width == 390)
 	}
 	moves(t, p)
 }

@@ -70,7 +70,7 @@ function drawHeld(held) {
   }, (row, h) => {
     const p = parts[h.part];
     const loose = h.wrong.length + h.more;
-    setText(row.figure, h.total ? `${count(h.held)} of ${count(h.total)}` : 'none');
+    setText(row.figure, h.total ? `${count(h.held)} of ${h.first ? 'the first ' : ''}${count(h.total)}` : 'none');
     setText(row.words, h.total ? p.held : 'none has been held yet');
     row.element.dataset.state = loose ? 'bad' : h.total === 0 ? 'none' : h.held < h.total ? 'low' : 'good';
     const list = h.more > 0 ? [...h.wrong, { subject: '', what: `and ${count(h.more)} more ${p.wrong}` }] : h.wrong;

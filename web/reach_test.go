@@ -46,11 +46,7 @@ func testWindows(t *testing.T, b *webtest.Browser) {
 				p.Click(w.then, "")
 			}
 			p.Until(w.there)
-			for _, theme := range []string{"light", "dark"} {
-				p.Theme(theme)
-				check(t, p, fmt.Sprintf("%s at %d in %s", w.name, width, theme))
-				p.Shot(fmt.Sprintf("window-%s-%d-%s", w.name, width, theme))
-			}
+			checkThemes(t, p, "window "+w.name, width, false)
 			p.Eval(`{ for (const d of document.querySelectorAll('dialog[open]')) d.close(); }`, nil)
 		}
 	}

@@ -17,11 +17,13 @@ type Overview struct {
 
 // Held is how many things of a part there are, and how many of them are held.
 type Held struct {
-	Part  string  `json:"part" enum:"role,shard,queue,monitor,cache"`
+	Part  string  `json:"part" enum:"role,job,shard,queue,monitor,cache"`
 	Total int     `json:"total"`
 	Held  int     `json:"held"`
 	Wrong []Wrong `json:"wrong"`
 	More  int     `json:"more"` // that are not held and not listed
+	// First: Total are the first by name; there are more, which were not read.
+	First bool `json:"first,omitempty"`
 }
 
 // Wrong is one that is not held.

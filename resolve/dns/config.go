@@ -1,14 +1,11 @@
 package dns
 
 import (
-	"cmp"
 	"fmt"
 	"log/slog"
 	"net/netip"
 	"strings"
 	"time"
-
-	"github.com/miekg/dns"
 
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/resolve"
@@ -50,6 +47,16 @@ type Config struct {
 	Logger *slog.Logger
 }
 
+// Stats of a server since it was made.
+type Stats struct {
+	Answered uint64 // with records, or without where there are none
+	Unknown  uint64 // NXDOMAIN
+	Failed   uint64 // SERVFAIL
+	Refused  uint64 // anything else
+	Limited  uint64 // queries of sources that asked too much
+	Overflow uint64 // connections beyond the limit
+}
+
 // Validate returns an error that wraps lease.ErrInvalid.
 func (c Config) Validate() error {
 	if c.Source == nil {
@@ -71,17 +78,6 @@ func CheckZone(zone string) error {
 		return fmt.Errorf("%w: zone %.120q: use a host name of at most 100 letters, such as %s", lease.ErrInvalid, zone, DefaultZone)
 	}
 	return nil
-}
-
-func (c Config) withDefaults() Config {
-	c.Zone = dns.CanonicalName(cmp.Or(c.Zone, DefaultZone))
-	c.Rate = cmp.Or(c.Rate, DefaultRate)
-	c.Conns = cmp.Or(c.Conns, DefaultConns)
-	c.Idle = cmp.Or(c.Idle, 5*time.Second)
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	return c
 }
 
 // isHostName tells that a name, without a dot at its end, is one that hosts have.

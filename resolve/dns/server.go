@@ -1,9 +1,13 @@
+//go:build !embedded
+
 package dns
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"sync"
@@ -29,16 +33,6 @@ type Server struct {
 	stats Stats
 }
 
-// Stats of a server since it was made.
-type Stats struct {
-	Answered uint64 // with records, or without where there are none
-	Unknown  uint64 // NXDOMAIN
-	Failed   uint64 // SERVFAIL
-	Refused  uint64 // anything else
-	Limited  uint64 // queries of sources that asked too much
-	Overflow uint64 // connections beyond the limit
-}
-
 // New makes a server.
 func New(cfg Config) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
@@ -46,6 +40,17 @@ func New(cfg Config) (*Server, error) {
 	}
 	cfg = cfg.withDefaults()
 	return &Server{cfg: cfg, serial: uint32(time.Now().Unix()), byUDP: newLimiter(cfg.Rate), byTCP: newLimiter(cfg.Rate)}, nil
+}
+
+func (c Config) withDefaults() Config {
+	c.Zone = dns.CanonicalName(cmp.Or(c.Zone, DefaultZone))
+	c.Rate = cmp.Or(c.Rate, DefaultRate)
+	c.Conns = cmp.Or(c.Conns, DefaultConns)
+	c.Idle = cmp.Or(c.Idle, 5*time.Second)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
 }
 
 // Stats tells what was done so far.

@@ -79,8 +79,9 @@ func (r *Memory) Overview(ctx context.Context) (out monitor.Overview, err error)
 			Now: s.wall, Sinks: slices.Sorted(maps.Keys(s.sinks)),
 			Configured: s.configured, Origin: s.origin, Error: s.refused,
 		}
+		counts := s.countSources()
 		for _, name := range slices.Sorted(maps.Keys(s.checks)) {
-			out.Checks = append(out.Checks, s.countCheck(s.checks[name]))
+			out.Checks = append(out.Checks, *counts[s.checks[name]])
 		}
 		for _, name := range slices.Sorted(maps.Keys(s.paths)) {
 			out.Paths = append(out.Paths, s.paths[name].View(s.now))
@@ -100,11 +101,16 @@ func (r *Memory) Overview(ctx context.Context) (out monitor.Overview, err error)
 	return out, err
 }
 
-func (s step) countCheck(e *check) monitor.CheckCount {
-	out := monitor.CheckCount{StoredCheck: e.StoredCheck}
+// countSources counts the sources of each check, in one pass over them.
+func (s step) countSources() map[*check]*monitor.CheckCount {
+	counts := make(map[*check]*monitor.CheckCount, len(s.checks))
+	for _, e := range s.checks {
+		counts[e] = &monitor.CheckCount{StoredCheck: e.StoredCheck}
+	}
 	for _, n := range s.sources {
-		if n.check != e {
-			continue
+		out := counts[n.check]
+		if out == nil {
+			continue // of a check that was removed
 		}
 		switch n.state {
 		case monitor.Up:
@@ -120,5 +126,5 @@ func (s step) countCheck(e *check) monitor.CheckCount {
 			out.NeverSeen++
 		}
 	}
-	return out
+	return counts
 }
