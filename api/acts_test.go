@@ -31,6 +31,11 @@ func TestActsLeaveATrace(t *testing.T) {
 	do("PUT", "/v1/monitor/configuration", `{"checks":[{"check":"backup","interval_ms":60000},{"check":"disk","interval_ms":60000}]}`)
 	do("POST", "/v1/sources", `{"sources":[{"check":"disk","source":"db-1"}]}`)
 	do("DELETE", "/v1/cache/k", "")
+	// The command line serves the API to its own user, who is no token.
+	if s, err = New(Config{Store: st, Token: configToken1, Operator: "ann@db-1"}); err != nil {
+		t.Fatal(err)
+	}
+	do("POST", "/v1/queues", `{"queue":"letters"}`)
 	events, err := st.Read(t.Context(), history.Query{})
 	if err != nil {
 		t.Fatal(err)
@@ -42,6 +47,7 @@ func TestActsLeaveATrace(t *testing.T) {
 	for _, want := range []string{
 		"batch orders: queue created by token config (", "monitor backup: configured (1 added, 0 changed, 0 removed) by token config (",
 		"monitor checks: configured (1 added, 0 changed, 0 removed) by token config (", "monitor disk/db-1: 1 declared, 1 of them new, by token config (",
+		"batch letters: queue created by ann@db-1 (",
 		`cache key "k": removed by token config (`,
 	} {
 		if !strings.Contains(got.String(), want) {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -17,14 +18,15 @@ import (
 // authorizer decides whether a request may pass.
 type authorizer struct {
 	config      *configToken
+	operator    string                   // what the history calls a caller with that token
 	tokens      *tokenCache              // the store's tokens; nil when it keeps none
 	clients     map[string]access.Scopes // what a client certificate gives, by its name
 	crossOrigin *http.CrossOriginProtection
 }
 
-func newAuthorizer(token string, clients map[string]access.Scopes) authorizer {
-	g := authorizer{config: &configToken{}, clients: clients, crossOrigin: http.NewCrossOriginProtection()}
-	g.config.set(token)
+func newAuthorizer(cfg Config) authorizer {
+	g := authorizer{config: &configToken{}, operator: cmp.Or(cfg.Operator, "token "+access.Config), clients: cfg.Clients, crossOrigin: http.NewCrossOriginProtection()}
+	g.config.set(cfg.Token)
 	return g
 }
 
@@ -74,6 +76,8 @@ type caller struct {
 	scopes access.Scopes
 	// config is the configured token, if that was shown.
 	config *tokenSum
+	// operator is what the history calls a caller with that token.
+	operator string
 	// certificate: it was a client certificate, and token stands for it.
 	certificate bool
 }
@@ -163,7 +167,7 @@ func (g authorizer) forOriginCheck(r *http.Request, to route) *http.Request {
 // everything, because the server then listens on this host alone.
 func (g authorizer) authenticate(r *http.Request) (caller, error) {
 	if shown := g.config.match(r); shown != nil {
-		return caller{scopes: access.AllScopes(), config: shown}, nil
+		return caller{scopes: access.AllScopes(), config: shown, operator: g.operator}, nil
 	}
 	if shown, ok := bearerToken(r); ok && g.tokens != nil {
 		if id, sum, ok := access.Parse(shown); ok {

@@ -48,6 +48,8 @@ type Config struct {
 	// Token that may do everything, and manage the tokens of the store, which requests may bear as well. ""
 	// asks for none, and is only for loopback: see [CheckListen].
 	Token string
+	// Operator is what the history calls a caller with Token that does not name itself. Default: token config.
+	Operator string
 	// Clients are what callers with a client certificate may do, by its common name or a DNS name of it. The listener verifies
 	// certificates, and asks for them. Default: certificates count for nothing.
 	Clients map[string]access.Scopes

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/understudy-ha/understudy/access"
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/lease"
@@ -159,7 +158,7 @@ func requesterOf(r *http.Request, said string) (string, error) {
 			who = said + " with " + who
 		}
 	case shown.config != nil && said == "":
-		who = "token " + access.Config
+		who = shown.operator
 	}
 	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
 		who += " (" + host + ")"

@@ -86,7 +86,7 @@ type router struct {
 
 func newRouter(cfg Config) *router {
 	return &router{
-		auth: newAuthorizer(cfg.Token, cfg.Clients), limit: newLimiter(cfg.Limits), log: cfg.Logger, timeout: cfg.Timeout, mux: http.NewServeMux(), traffic: newTraffic(),
+		auth: newAuthorizer(cfg), limit: newLimiter(cfg.Limits), log: cfg.Logger, timeout: cfg.Timeout, mux: http.NewServeMux(), traffic: newTraffic(),
 		refusals: newRefusals(cfg.Logger),
 	}
 }

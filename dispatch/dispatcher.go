@@ -79,16 +79,19 @@ func (d *Dispatcher) WorstTakeover() (idle, submitting time.Duration) {
 	return idle, submitting
 }
 
+// errStopped is why a submission ends that the stop grace did not wait for; operators read it as the reason of its message.
+var errStopped = errors.New("this instance stopped before the target answered")
+
 // Run delivers until ctx ends; call it once. Then it releases every key without a
 // submission in flight at once, waits up to StopGrace for the others, releases the
 // rest as unknown, and returns nil when everything that it started has stopped. The
 // keeper must run until Run has returned.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	var started sync.WaitGroup
-	work, cancelWork := context.WithCancel(context.WithoutCancel(ctx))
+	work, cancelWork := context.WithCancelCause(context.WithoutCancel(ctx))
 	polls, cancelPolls := context.WithCancel(work)
 	defer started.Wait()
-	defer cancelWork()
+	defer cancelWork(errStopped)
 	defer cancelPolls()
 	for range d.cfg.Concurrency {
 		started.Go(func() { d.runSender(work) })
@@ -133,7 +136,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 			defer stop()
 		case <-hard:
 			hard = nil
-			cancelWork()
+			cancelWork(errStopped)
 			var stop func() bool
 			giveUp, stop = d.clock.Timer(stopTimeout)
 			defer stop()

@@ -77,7 +77,7 @@ func (g *target) Submit(ctx context.Context, a dispatch.Assignment) dispatch.Ans
 	if g.takes > 0 {
 		select {
 		case <-ctx.Done():
-			return dispatch.Answer{Outcome: dispatch.Uncertain, Detail: ctx.Err().Error()}
+			return dispatch.Answer{Outcome: dispatch.Uncertain, Detail: "no answer: " + context.Cause(ctx).Error()}
 		case <-time.After(g.takes):
 		}
 	}
@@ -512,6 +512,9 @@ func TestStopWhileTheTargetHangs(t *testing.T) {
 		r, err := p.store.QueueAdmin().Message(t.Context(), "q", "k-0001")
 		if err != nil || r.State != dispatch.Unknown || !r.Blocks {
 			t.Errorf("a message whose fate nobody knows, at a target that cannot tell: %+v, %v", r, err)
+		}
+		if r.Detail != "no answer: this instance stopped before the target answered" {
+			t.Errorf("its reason is %q", r.Detail)
 		}
 	})
 }

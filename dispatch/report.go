@@ -50,7 +50,7 @@ func (r *reporter) answered(a Assignment, answer Answer) {
 	switch answer.Outcome {
 	case NotFound:
 	case Busy, Misconfigured, Uncertain:
-		r.submissions.fail(r.now, "key", a.Key, "id", a.ID, "code", answer.Code, "detail", answer.Detail)
+		r.submissions.fail(r.now, append([]any{"key", a.Key, "id", a.ID}, why(answer.Code, answer.Detail)...)...)
 	default:
 		r.submissions.succeed(r.now)
 	}
@@ -64,18 +64,26 @@ func (r *reporter) polled(answers []Answer) {
 			return
 		}
 	}
-	r.queries.fail(r.now, "messages", len(answers), "code", answers[0].Code, "detail", answers[0].Detail)
+	r.queries.fail(r.now, append([]any{"messages", len(answers)}, why(answers[0].Code, answers[0].Detail)...)...)
 }
 
 // recorded notes a result that blocks its key, or dead-letters its message.
 func (r *reporter) recorded(id string, result Result) {
-	facts := []any{"key", result.Key, "id", id, "state", result.State, "code", result.Code, "detail", result.Detail}
+	facts := append([]any{"key", result.Key, "id", id, "state", result.State}, why(result.Code, result.Detail)...)
 	switch {
 	case result.After == Block, result.After == Stuck:
 		r.blocked.fail(r.now, facts...)
 	case result.State == Invalid, result.State == Failed:
 		r.deadLetters.add(r.now, facts...)
 	}
+}
+
+// why is the cause of a failure; without an answer there is no code.
+func why(code int, detail string) []any {
+	if code == 0 {
+		return []any{"detail", detail}
+	}
+	return []any{"code", code, "detail", detail}
 }
 
 // tally logs the first of its kind at once, and those after it once a minute: what happens now and then must not fill

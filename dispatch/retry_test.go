@@ -77,13 +77,16 @@ func TestFlappingTargetIsReported(t *testing.T) {
 		n := 0
 		g.set(func(dispatch.Assignment) dispatch.Answer {
 			if n++; n%2 == 0 {
-				return dispatch.Answer{Outcome: dispatch.Busy, Code: 429}
+				return dispatch.Answer{Outcome: dispatch.Busy, Detail: "not sent: connection refused"}
 			}
 			return dispatch.Answer{Outcome: dispatch.Done}
 		})
 		p.start("a", g, log.on)
 		p.add("k", 1000)
 		time.Sleep(3*time.Minute + 30*time.Second)
+		if bad := log.lines("code=0"); len(bad) > 0 {
+			t.Errorf("without an answer there is no code: %q", bad)
+		}
 		if n := len(log.lines("target")); n < 4 || n > 8 {
 			t.Errorf("%d lines in three minutes: %q", n, log.lines("target"))
 		}

@@ -69,11 +69,20 @@ func (a *app) logAs(level, format string) error {
 	a.Level.Set(l)
 	options := &slog.HandlerOptions{Level: a.Level}
 	if format == "json" {
+		options.ReplaceAttr = inMillis
 		a.Log = slog.New(outagelog.New(slog.NewJSONHandler(a.stderr, options)))
 	} else {
 		a.Log = slog.New(outagelog.New(slog.NewTextHandler(a.stderr, options)))
 	}
 	return nil
+}
+
+// inMillis names the unit of a duration, as all JSON of this program does; the handler's own are bare nanoseconds.
+func inMillis(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		return slog.Int64(a.Key+"_ms", a.Value.Duration().Milliseconds())
+	}
+	return a
 }
 
 // warnOfExposed warns once of files with secrets that other users can read.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -126,5 +127,14 @@ func TestStatusHere(t *testing.T) {
 	var s status
 	if err := json.Unmarshal(out.Bytes(), &s); err != nil || s.Store.Kind != "sqlite" || !s.Store.Up {
 		t.Errorf("%v: %s", err, out.String())
+	}
+}
+
+// TestSlowStoreIsNamed: a command that serves the API to itself has no server that could be unreachable.
+func TestSlowStoreIsNamed(t *testing.T) {
+	slow := &url.Error{Op: "Post", URL: "http://localhost/v1/queues", Err: context.DeadlineExceeded}
+	err := inProcessError("postgres://me:secret@db/app", slow)
+	if text := err.Error(); !strings.HasPrefix(text, "the store postgres://") || strings.Contains(text, "secret") || exitCode(err) != exitUnreachable {
+		t.Errorf("%d: %v", exitCode(err), err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
@@ -16,7 +17,9 @@ import (
 	"github.com/understudy-ha/understudy/api"
 	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/job"
+	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/shard/catalog"
 	"github.com/understudy-ha/understudy/store"
@@ -83,7 +86,16 @@ func (a *app) withAPIOn(ctx context.Context, running bool, open func(context.Con
 		return err
 	}
 	defer st.Close()
-	return withAdvice(a.nameStore(st, apiError(a.serveInProcess(ctx, st, running, f))))
+	return withAdvice(a.nameStore(st, inProcessError(a.StoreURL, a.serveInProcess(ctx, st, running, f))))
+}
+
+// inProcessError is apiError where there is no server that anyone could look for: it is the store that is slow.
+func inProcessError(storeURL string, err error) error {
+	if failed, ok := errors.AsType[*url.Error](err); ok && errors.Is(failed, context.DeadlineExceeded) {
+		text := fmt.Sprintf("the store %s did not answer in time; a change may have been made: look before you repeat it", termtext.URL(storeURL))
+		return codedError{text, "", lease.ErrUnavailable}
+	}
+	return apiError(err)
 }
 
 // nameStore names the store where the API says only that its store does not keep what was asked for. The calls are for their
@@ -122,7 +134,7 @@ func withAdvice(err error) error {
 func (a *app) serveInProcess(ctx context.Context, st store.Store, running bool, f func(context.Context, *client.Client) error) error {
 	token := rand.Text() // shows that the caller may do what the token of a server's configuration allows
 	cfg := api.Config{
-		Store: st, Token: token, Version: version(), Logger: slog.New(slog.DiscardHandler), // errors are those of the command
+		Store: st, Token: token, Operator: who(), Version: version(), Logger: slog.New(slog.DiscardHandler), // errors are those of the command
 		Timeout: payloadTimeout, // f bounds its calls
 		Limits:  api.Limits{Read: api.Rate{PerSecond: -1}, Act: api.Rate{PerSecond: -1}, Ingest: api.Rate{PerSecond: -1}},
 	}

@@ -172,7 +172,7 @@ func TestDoctorJudgesQueues(t *testing.T) {
 		"nothing to do":          {dispatch.Overview{}, "ok", ""},
 		"at work":                {dispatch.Overview{Depth: 3, Keys: 2, Oldest: time.Second, Holders: held}, "ok", ""},
 		"nobody delivers":        {dispatch.Overview{Depth: 3, Keys: 2}, "bad", "no instance delivers it; its depth is 3"},
-		"blocked":                {dispatch.Overview{Depth: 3, Keys: 1, Blocked: 1, Holders: held}, "bad", "1 keys are blocked"},
+		"blocked":                {dispatch.Overview{Depth: 3, Keys: 1, Blocked: 1, Holders: held}, "bad", "1 key blocked"},
 		"dead letters":           {dispatch.Overview{DeadLetters: 2}, "warn", "2 messages dead-lettered"},
 		"slow":                   {dispatch.Overview{Depth: 3, Keys: 1, Oldest: time.Hour, Holders: held}, "warn", "the oldest message waits for 1h"},
 		"scheduled, not yet due": {dispatch.Overview{Scheduled: 1}, "ok", ""},

@@ -52,7 +52,7 @@ func checkQueues(ctx context.Context, desk dispatch.Admin) (out []Finding, err e
 	for _, q := range queues {
 		depth += q.Depth
 		if q.Blocked > 0 {
-			out = append(out, bad("queue", "%s: %d keys are blocked and wait for an operator", q.Queue, q.Blocked).
+			out = append(out, bad("queue", "%s: %s blocked until an operator decides", q.Queue, termtext.Count(int64(q.Blocked), "key")).
 				withAdvice("docs/runbook.md#understudyqueueblocked", "run: understudy queue keys %s --blocked; then queue retry or queue skip", q.Queue))
 		}
 		if q.DeadLetters > 0 {

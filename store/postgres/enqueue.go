@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -122,15 +121,4 @@ func payload(b dispatch.Message) []byte {
 		return []byte{}
 	}
 	return b.Payload
-}
-
-// refusal gives a server's refusal of a message its meaning.
-func refusal(err error) error {
-	switch code := pgCode(err); {
-	case code == NoQueue:
-		return fmt.Errorf("%w: %w", dispatch.ErrNoQueue, err)
-	case code == codeCheckViolation, strings.HasPrefix(code, classBadValue):
-		return fmt.Errorf("%w: %w", lease.ErrInvalid, err)
-	}
-	return err
 }

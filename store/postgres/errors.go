@@ -56,6 +56,36 @@ func isRefusedParameter(err error) bool {
 
 func isReplica(err error) bool { return pgCode(err) == codeReadOnly }
 
+// refusal gives a server's refusal of a message its meaning; any other error comes back as it is.
+func refusal(err error) error {
+	var pg *pgconn.PgError
+	var meaning error
+	switch {
+	case !errors.As(err, &pg):
+		return err
+	case pg.Code == NoQueue:
+		meaning = dispatch.ErrNoQueue
+	case pg.Code == codeCheckViolation, strings.HasPrefix(pg.Code, classBadValue):
+		meaning = lease.ErrInvalid
+	default:
+		return err
+	}
+	if words, own := strings.CutPrefix(pg.Message, "understudy: "); own {
+		return refusedError{words, meaning, pg}
+	}
+	return fmt.Errorf("%w: %w", meaning, err)
+}
+
+// refusedError is a refusal by a function of the schema, whose words say what it means to this program.
+type refusedError struct {
+	words   string
+	meaning error
+	pg      *pgconn.PgError
+}
+
+func (e refusedError) Error() string   { return e.words + " (SQLSTATE " + e.pg.Code + ")" }
+func (e refusedError) Unwrap() []error { return []error{e.meaning, e.pg} }
+
 // during says, of an error if there is one, what was being done.
 func during(err error, doing string, args ...any) error {
 	if err == nil {
@@ -80,10 +110,8 @@ func classify(err error) error {
 		// A server that shuts down while a commit waits for its standbys has
 		// committed; a pooler does not know what became of it.
 		return fmt.Errorf("%w: %w", lease.ErrUnknown, err)
-	case pg.Code == NoQueue:
-		return fmt.Errorf("%w: %w", dispatch.ErrNoQueue, err)
-	case strings.HasPrefix(pg.Code, classBadValue), pg.Code == codeCheckViolation:
-		return fmt.Errorf("%w: %w", lease.ErrInvalid, err)
+	case refusal(err) != err:
+		return refusal(err)
 	}
 	// Any other error of a statement means that it was rolled back.
 	hint := ""

@@ -93,7 +93,7 @@ func (d queueAdmin) Act(ctx context.Context, queue, id string, a dispatch.Action
 	case said == "no batch":
 		return fmt.Errorf("%q in %s: %w", id, queue, dispatch.ErrNoMessage)
 	case said == "uncertain":
-		return fmt.Errorf("retry of %q: %w", id, dispatch.ErrUncertain)
+		return dispatch.ErrUncertain
 	case said != "done":
 		return fmt.Errorf("%s of a message that is %s: %w", a, said, dispatch.ErrState)
 	}

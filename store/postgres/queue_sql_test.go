@@ -157,7 +157,7 @@ func TestEnqueueRefuses(t *testing.T) {
 	url, s, _ := workplace(t, server)
 	conn := connect(t, url)
 	tx := begin(t, conn)
-	if _, err := postgres.Enqueue(t.Context(), tx, dispatch.Message{Queue: "nowhere", Key: "k"}); !errors.Is(err, dispatch.ErrNoQueue) || !strings.Contains(err.Error(), "US002") {
+	if _, err := postgres.Enqueue(t.Context(), tx, dispatch.Message{Queue: "nowhere", Key: "k"}); !errors.Is(err, dispatch.ErrNoQueue) || err.Error() != "enqueueing: there is no queue 'nowhere' (SQLSTATE US002)" {
 		t.Errorf("an unknown queue: %v, want ErrNoQueue", err)
 	}
 	_ = tx.Rollback(t.Context())
@@ -195,7 +195,7 @@ func TestEnqueueRefuses(t *testing.T) {
 		"never":                     {"SELECT understudy.enqueue_at('work', 'k', '', 'infinity')", "23514", "the last year is 9999"},
 		"an unknown queue, later":   {"SELECT understudy.enqueue_at('nowhere', 'k', '', '9999-01-01')", "US002", "there is no queue 'nowhere'"},
 		"headers in a list, later":  {"SELECT understudy.enqueue_at('work', 'k', '', '9999-01-01', headers => '[]')", "23514", "the headers must be a JSON object of strings"},
-		"no payload":                {"SELECT understudy.enqueue('work', 'k', NULL)", "23502", "the payload is null"},
+		"no payload":                {"SELECT understudy.enqueue('work', 'k', NULL)", "23502", "the payload is null; an empty one is ''"},
 		"a huge payload":            {"SELECT understudy.enqueue('work', 'k', convert_to(repeat('x', 16777217), 'UTF8'))", "23514", "more than 16 MiB"},
 	} {
 		_, err := conn.Exec(t.Context(), c.sql)

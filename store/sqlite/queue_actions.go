@@ -64,7 +64,7 @@ func (s queueAdmin) Act(ctx context.Context, name, id string, action dispatch.Ac
 			return fmt.Errorf("%s of batch %q, which is %s: %w", action, id, a.shown, dispatch.ErrState)
 		}
 		if action == dispatch.Retry && (a.shown == dispatch.Unknown || a.stuck || a.over && dispatch.WasSkippedUnknown(a.steps())) {
-			return fmt.Errorf("retry of %q: %w", id, dispatch.ErrUncertain)
+			return dispatch.ErrUncertain
 		}
 		return a.apply(fmt.Sprintf("%s by %s", action, who))
 	})

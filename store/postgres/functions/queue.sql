@@ -61,7 +61,7 @@ BEGIN
     END IF;
     RAISE EXCEPTION 'understudy: %', CASE
         WHEN v_wrong IS NOT NULL THEN v_wrong || ' must be text of 1 to 200 bytes without control characters or blanks at its ends'
-        WHEN p_payload IS NULL THEN 'the payload is null; an empty one is ''''''' ELSE 'the payload has more than 16 MiB' END
+        WHEN p_payload IS NULL THEN 'the payload is null; an empty one is ''''' ELSE 'the payload has more than 16 MiB' END
         USING ERRCODE = CASE WHEN p_key IS NULL OR p_id IS NULL OR p_content_type IS NULL OR p_payload IS NULL THEN '23502' ELSE '23514' END;
 END $$;
 
