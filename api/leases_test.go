@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http/httptest"
 	"strings"
@@ -58,6 +59,48 @@ func TestSessionLifecycle(t *testing.T) {
 	}
 	g.do("POST", "/v1/sessions/"+n.Session+"/renew", "").want(410, "lapsed")
 	g.put(n.Session).want(410, "lapsed")
+}
+
+// TestRenewMany: one request renews all sessions of a process, and names those that have ended.
+func TestRenewMany(t *testing.T) {
+	g := newRig(t)
+	var ids [3]string
+	for i := range ids {
+		var n struct{ Session string }
+		g.do("POST", "/v1/sessions", `{"name":"web-1"}`).into(&n)
+		ids[i] = n.Session
+	}
+	g.do("DELETE", "/v1/sessions/"+ids[1], "").want(204, "")
+	renew := func(ids ...string) answer {
+		body, err := json.Marshal(apitype.SessionIDs{Sessions: ids})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g.do("POST", "/v1/sessions/renew", string(body))
+	}
+	var got apitype.Renewals
+	r := renew(ids[:]...)
+	r.want(200, "")
+	r.into(&got)
+	if len(got.Renewed) != 2 || got.Renewed[ids[0]].Renewals != 2 || got.Renewed[ids[2]].Renewals != 2 || len(got.Lapsed) != 1 || got.Lapsed[0] != ids[1] {
+		t.Errorf("renewed %s", r.Body)
+	}
+	many := make([]string, 1001)
+	for i := range many {
+		many[i] = lease.NewID()
+	}
+	renew(many...).want(400, "invalid")
+	r = renew(many[:1000]...)
+	r.want(200, "")
+	if r.into(&got); len(got.Lapsed) != 1000 {
+		t.Errorf("%d of 1,000 have lapsed", len(got.Lapsed))
+	}
+	renew().want(400, "invalid")
+	renew(ids[0], "").want(400, "invalid")
+	full := &readOnly{Store: g.s.cfg.Store}
+	full.full.Store(true)
+	g.s.cfg.Store = full
+	renew(ids[0], ids[2]).want(503, "store_unavailable")
 }
 
 func TestPutAndRelease(t *testing.T) {

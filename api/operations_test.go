@@ -263,6 +263,14 @@ var operationsOfParts = map[string]operation{
 		answers: []reply{{201, "It lives", apitype.StartedSession{}, ""}},
 		errors:  "400 401 403 413 429 503 504",
 	},
+	"POST /v1/sessions/renew": {
+		id: "renewSessions", tag: "sessions",
+		summary:     "Renew up to 1,000 sessions of a process",
+		description: "Each session is then renewed or lapsed. An error is about all: send them again.",
+		in:          apitype.SessionIDs{},
+		answers:     []reply{{200, "Which were renewed, and which have ended", apitype.Renewals{}, ""}},
+		errors:      "400 401 403 413 429 503 504",
+	},
 	"POST /v1/sessions/{session}/renew": {
 		id: "renewSession", tag: "sessions",
 		summary: "Renew a session",

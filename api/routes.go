@@ -20,6 +20,7 @@ func (s *Server) routes() []route {
 
 		{pattern: "GET /v1/sessions", handle: inJSON(s.listSessions)},
 		{pattern: "POST /v1/sessions", handle: s.startSession},
+		{pattern: "POST /v1/sessions/renew", handle: inJSON(s.renewSessions), unlimited: true},
 		{pattern: "POST /v1/sessions/{session}/renew", handle: inJSON(s.renewSession), unlimited: true},
 		{pattern: "DELETE /v1/sessions/{session}", handle: s.endSession, unlimited: true},
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/understudy-ha/understudy/api/apitype"
@@ -85,12 +86,58 @@ func (s *Server) renewSession(r *http.Request) (out apitype.Renewal, err error) 
 	if err := validateSession(id); err != nil {
 		return out, err
 	}
-	renewal, err := s.cfg.Store.RenewSession(r.Context(), id)
+	return s.renew(r.Context(), id)
+}
+
+func (s *Server) renew(ctx context.Context, id string) (apitype.Renewal, error) {
+	renewal, err := s.cfg.Store.RenewSession(ctx, id)
 	if errors.Is(err, lease.ErrLapsed) {
 		s.sessions.Drop(id)
 	}
 	return apitype.Renewal{Renewals: renewal.Seq, Changes: renewal.Changes}, err
 }
+
+// renewSessions renews all sessions of a process: together they cost the server and the store little more than one. They are
+// renewed at the same time, because a store lets such share a statement.
+func (s *Server) renewSessions(r *http.Request) (out apitype.Renewals, err error) {
+	body, err := bodyOf[apitype.SessionIDs](r)
+	if err != nil {
+		return out, err
+	}
+	if n := len(body.Sessions); n == 0 || n > maxRenewals {
+		return out, fmt.Errorf("%w: %d sessions; 1 to %d are renewed at once", lease.ErrInvalid, n, maxRenewals)
+	}
+	for _, id := range body.Sessions {
+		if err := validateSession(id); err != nil {
+			return out, err
+		}
+	}
+	type answer struct {
+		apitype.Renewal
+		err error
+	}
+	answers := make([]answer, len(body.Sessions))
+	var all sync.WaitGroup
+	for i, id := range body.Sessions {
+		all.Go(func() { answers[i].Renewal, answers[i].err = s.renew(r.Context(), id) })
+	}
+	all.Wait()
+	out.Renewed, out.Lapsed = map[string]apitype.Renewal{}, []string{}
+	for i, id := range body.Sessions {
+		switch err := answers[i].err; {
+		case err == nil:
+			out.Renewed[id] = answers[i].Renewal
+		case errors.Is(err, lease.ErrLapsed):
+			out.Lapsed = append(out.Lapsed, id)
+		default:
+			return out, err // to renew again those that were renewed does no harm
+		}
+	}
+	return out, nil
+}
+
+// maxRenewals is how many sessions one request renews.
+const maxRenewals = 1000
 
 func (s *Server) endSession(w http.ResponseWriter, r *http.Request) error {
 	id := r.PathValue("session")

@@ -37,6 +37,17 @@ type StartedSession struct {
 	TrustedForMS int64 `json:"trusted_for_ms"`
 }
 
+// SessionIDs are the sessions that one request renews.
+type SessionIDs struct {
+	Sessions []string `json:"sessions"` // at most 1000
+}
+
+// Renewals is the answer to it: each session is in one of the two.
+type Renewals struct {
+	Renewed map[string]Renewal `json:"renewed"`
+	Lapsed  []string           `json:"lapsed"` // they have ended: start others
+}
+
 // Renewal is the answer to a renewal.
 type Renewal struct {
 	Renewals int64 `json:"renewals"`
