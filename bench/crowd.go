@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"strconv"
@@ -17,7 +18,7 @@ import (
 const (
 	// perWorker is how many instances share a process: on this machine a process
 	// for each would only measure the machine's scheduler. Each still has a store,
-	// that is connections, of its own, unless that is what is measured.
+	// that is connections, of its own.
 	perWorker = 50
 	// standbys contend for one role that its holder gives back every sharedHold.
 	standbys   = 100
@@ -29,7 +30,7 @@ const (
 
 // crowd measures what many instances cost the database: each renews once per
 // second and holds a role of its own. Then it lets one role go round among 100
-// standbys. Last, all instances are in one process and share a store.
+// standbys. Last, they are sessions of one server, which each process renews together.
 func crowd(ctx context.Context, b *bed, o options, r *Report) {
 	share := func(kind, name string) Figure {
 		return Figure{Section: "crowd", Subject: kind, Name: fmt.Sprintf("%d instances%s: share of the machine", o.crowd, name), Unit: "%"}
@@ -37,9 +38,9 @@ func crowd(ctx context.Context, b *bed, o options, r *Report) {
 	var peer float64
 	if slices.Contains(o.kinds, peerKind) {
 		p := startOne(b, peerKind)
-		workers := startCrowd(b, o, p, false)
+		workers := startCrowd(b, o, p)
 		f := share(peerKind, "")
-		f.Value = cpuShare(b, p.pid, crowdWindow)
+		f.Value = cpuShare(b, crowdWindow, p.pid)
 		r.add(f)
 		peer = f.Value
 		handOverInCrowd(b, r, peerKind, workers, 0)
@@ -52,18 +53,21 @@ func crowd(ctx context.Context, b *bed, o options, r *Report) {
 	p := postgresPlace(b, server)
 	f := share("postgres", "")
 	f.Peer, f.Versus, f.Bound = bareCrowd(ctx, b, o, p), "bare updates", 5
-	workers := startCrowd(b, o, p, false)
+	workers := startCrowd(b, o, p)
 	countCalls(workers)
-	f.Value = cpuShare(b, p.pid, crowdWindow)
+	f.Value = cpuShare(b, crowdWindow, p.pid)
 	_, atRest := countCalls(workers)
 	r.add(f)
 	handOverInCrowd(b, r, "postgres", workers, atRest)
 	endCrowd(workers)
 
 	p = postgresPlace(b, server)
-	workers = startCrowd(b, o, p, true)
-	f = share("postgres", " that share a store")
-	f.Value = cpuShare(b, p.pid, crowdWindow)
+	proc, address := serve(b, buildProgram(ctx, b), p)
+	workers = startProcesses(b, o, func(first int) *member {
+		return launch(b, sessionsRole, sessionsOptions{Server: address, First: first, Count: perWorker})
+	})
+	f = share("postgres", " as sessions of one server, with it")
+	f.Value = cpuShare(b, crowdWindow, p.pid, proc.Pid())
 	if peer > 0 {
 		f.Peer, f.Versus, f.Bound = peer, peerKind, 2*peer
 	}
@@ -72,23 +76,24 @@ func crowd(ctx context.Context, b *bed, o options, r *Report) {
 }
 
 // startCrowd starts all instances and returns when they are at rest.
-func startCrowd(b *bed, o options, p place, shared bool) (workers []*member) {
-	opt := workerOptions{URL: p.url, Timing: lease.Timing{}.WithDefaults(), Parties: perWorker, Own: true, Shared: shared}
-	if shared {
-		opt.Parties = o.crowd
-	}
-	for first := 0; first < o.crowd; first += opt.Parties {
+func startCrowd(b *bed, o options, p place) []*member {
+	opt := workerOptions{URL: p.url, Timing: lease.Timing{}.WithDefaults(), Parties: perWorker, Own: true}
+	return startProcesses(b, o, func(first int) *member {
 		opt.First = first
-		workers = append(workers, launch(b, workerRole, opt))
+		return launch(b, workerRole, opt)
+	})
+}
+
+// startProcesses starts a process for every perWorker instances, and returns when they are at rest.
+func startProcesses(b *bed, o options, launchOne func(first int) *member) (workers []*member) {
+	for first := 0; first < o.crowd; first += perWorker {
+		workers = append(workers, launchOne(first))
 		if len(workers)%2 == 0 { // a few at a time: starting is not what is measured
 			workers[len(workers)-2].await(saidReady, 5*time.Minute)
 			workers[len(workers)-1].await(saidReady, time.Minute)
 		}
 	}
-	if shared {
-		workers[0].await(saidReady, 5*time.Minute)
-	}
-	time.Sleep(2 * opt.Timing.Timeout)
+	time.Sleep(2 * lease.DefaultTimeout)
 	return workers
 }
 
@@ -156,19 +161,25 @@ func handOvers(all []said) (times sample) {
 	return times
 }
 
-// cpuShare is the share of the machine's processors that a server and its
+// cpuShare is the share of the machine's processors that servers and their
 // children take during the window.
-func cpuShare(b *bed, pid int, window time.Duration) (percent float64) {
-	began, before := time.Now(), cpuTimes(pid)
+func cpuShare(b *bed, window time.Duration, pids ...int) (percent float64) {
+	began, before := time.Now(), map[int]time.Duration{}
+	for _, pid := range pids {
+		maps.Copy(before, cpuTimes(pid))
+	}
 	time.Sleep(window)
-	after, took := cpuTimes(pid), time.Since(began)
-	if len(after) == 0 {
-		b.Fatalf("bench: process %d has ended", pid)
-	}
 	var used time.Duration
-	for id, now := range after {
-		used += now - before[id]
+	for _, pid := range pids {
+		after := cpuTimes(pid)
+		if len(after) == 0 {
+			b.Fatalf("bench: process %d has ended", pid)
+		}
+		for id, now := range after {
+			used += now - before[id]
+		}
 	}
+	took := time.Since(began)
 	return 100 * used.Seconds() / took.Seconds() / float64(runtime.NumCPU())
 }
 
@@ -210,7 +221,7 @@ func bareCrowd(ctx context.Context, b *bed, o options, p place) (percent float64
 		})
 	}
 	time.Sleep(3 * time.Second)
-	percent = cpuShare(b, p.pid, crowdWindow/2)
+	percent = cpuShare(b, crowdWindow/2, p.pid)
 	cancel()
 	side.Wait()
 	return percent

@@ -40,7 +40,7 @@ func footprint(ctx context.Context, b *bed, o options, r *Report) {
 	servers := map[string]*realserver.Process{}
 	for _, kind := range o.kinds {
 		if kind != peerKind {
-			servers[kind] = serve(b, program, startOne(b, kind))
+			servers[kind], _ = serve(b, program, startOne(b, kind))
 		}
 	}
 	time.Sleep(idleFor)
@@ -52,9 +52,9 @@ func footprint(ctx context.Context, b *bed, o options, r *Report) {
 	}
 }
 
-// serve starts a server on the store and waits until it answers.
-func serve(b *bed, program string, p place) *realserver.Process {
-	address := realserver.FreeAddress(b)
+// serve starts a server on the store and waits until it answers at the address.
+func serve(b *bed, program string, p place) (_ *realserver.Process, address string) {
+	address = realserver.FreeAddress(b)
 	cmd := exec.Command(program, "serve", "--store", p.url, "--listen", address)
 	cmd.Dir = b.TempDir()
 	proc := realserver.Start(b, cmd)
@@ -73,5 +73,5 @@ func serve(b *bed, program string, p place) *realserver.Process {
 		}
 		return nil
 	})
-	return proc
+	return proc, address
 }

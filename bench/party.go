@@ -12,7 +12,7 @@ import (
 
 // understudyParty is an instance of Understudy.
 type understudyParty struct {
-	store  store.Store // of its own; nil: it shares the worker's
+	store  store.Store // of its own
 	keeper *lease.Keeper
 	stop   context.CancelFunc
 	done   chan struct{}
@@ -20,14 +20,11 @@ type understudyParty struct {
 
 func newParty(ctx context.Context, w *worker, name string) (*understudyParty, error) {
 	p := &understudyParty{done: make(chan struct{})}
-	st := w.shared
-	if st == nil {
-		var err error
-		if st, err = open.Open(ctx, w.opt.URL, open.Options{}); err != nil {
-			return nil, err
-		}
-		p.store = st
+	st, err := open.Open(ctx, w.opt.URL, open.Options{})
+	if err != nil {
+		return nil, err
 	}
+	p.store = st
 	seen := observed{Store: st, w: w}
 	var kept lease.Store = seen
 	if few, ok := st.(lease.FewWatcher); ok {
@@ -67,9 +64,7 @@ const stopGrace = 100 * time.Millisecond
 func (p *understudyParty) close() {
 	p.stop()
 	<-p.done
-	if p.store != nil {
-		_ = p.store.Close()
-	}
+	_ = p.store.Close()
 }
 
 // observed says when the session of a party is renewed, and counts what else it asks for.

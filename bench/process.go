@@ -37,7 +37,7 @@ func processRoles() map[string]func(*child, []byte) error {
 		workerRole: withOptions(runWorker), etcdRole: withOptions(runEtcd),
 		delivererRole: withOptions(runDeliverer), sinkRole: withOptions(runSink),
 		loadRole: withOptions(runLoad), bareRole: withOptions(runBare), spinRole: withOptions(runSpin),
-		senderRole: withOptions(runSender), agentsRole: withOptions(runAgents),
+		senderRole: withOptions(runSender), agentsRole: withOptions(runAgents), sessionsRole: withOptions(runSessions),
 	}
 }
 

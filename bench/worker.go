@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/lease"
-	"github.com/understudy-ha/understudy/store"
-	"github.com/understudy-ha/understudy/store/open"
 )
 
 // workerRole is a process with one or more parties. It is told, a line each:
@@ -31,7 +29,6 @@ type workerOptions struct {
 	First   int  // number of the first one
 	Beats   bool // say each renewal
 	Own     bool // each party holds a role of its own beside what it is told
-	Shared  bool // all parties share a store, that is connections
 }
 
 // party is one contender, of Understudy or of a peer.
@@ -47,7 +44,6 @@ type worker struct {
 	*child
 	opt     workerOptions
 	parties []party
-	shared  store.Store // of all parties; nil: each has its own
 
 	attempts, reads atomic.Int64
 
@@ -68,21 +64,12 @@ func runWorker(c *child, o workerOptions) error {
 	for _, p := range w.parties {
 		p.close()
 	}
-	if w.shared != nil {
-		return w.shared.Close()
-	}
 	return nil
 }
 
 func (w *worker) open(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	if w.opt.Shared {
-		var err error
-		if w.shared, err = open.Open(ctx, w.opt.URL, open.Options{}); err != nil {
-			return err
-		}
-	}
 	for i := range w.opt.Parties {
 		name := fmt.Sprintf("party-%d", w.opt.First+i)
 		var p party
