@@ -21,6 +21,7 @@ type server struct {
 	syncCommit   string
 	fsync        string
 	isolation    string
+	jit          bool
 	now          time.Time
 	schema       int
 	readers      int
@@ -65,8 +66,8 @@ func (s *Store) inspectServer(ctx context.Context, conn *pgx.Conn) (v server, er
 	v.asked = time.Now()
 	err = conn.QueryRow(ctx, `SELECT current_setting('server_version'), current_setting('server_version_num')::bigint,
 		pg_is_in_recovery(), current_setting('synchronous_commit'), current_setting('fsync'),
-		current_setting('default_transaction_isolation'), `+clock).
-		Scan(&v.version, &v.number, &v.replica, &v.syncCommit, &v.fsync, &v.isolation, &v.now)
+		current_setting('default_transaction_isolation'), pg_jit_available(), `+clock).
+		Scan(&v.version, &v.number, &v.replica, &v.syncCommit, &v.fsync, &v.isolation, &v.jit, &v.now)
 	v.heard = time.Now()
 	return v, err
 }
@@ -93,6 +94,9 @@ func (v server) warnings() (out []string) {
 	}
 	if v.isolation != "read committed" {
 		warn("default_transaction_isolation is %s: calls that meet are tried again, which costs time; set it to read committed for this role", v.isolation)
+	}
+	if v.jit {
+		warn("jit is on: each overview of queues costs the server a second of processor time; set it to off for this role")
 	}
 	middle := v.asked.Add(v.heard.Sub(v.asked) / 2)
 	if ahead := v.now.Sub(middle).Round(time.Second); ahead.Abs() >= time.Minute {

@@ -127,13 +127,23 @@ func TestInspectWarns(t *testing.T) {
 	server := realserver.Postgres(t, realserver.PostgresOptions{Fsync: true})
 	bouncer := realserver.PgBouncer(t, server)
 	database := server.NewDatabase(t)
-	if info, err := open(t, database).Inspect(t.Context()); err != nil || !info.Notifies || len(info.Warnings) != 0 {
-		t.Errorf("Inspect of a sound server: %+v, %v", info, err)
+	var hasJIT bool // it may be installed without
+	if err := connect(t, database).QueryRow(t.Context(), "SELECT pg_jit_available()").Scan(&hasJIT); err != nil {
+		t.Fatal(err)
 	}
+	if info, err := open(t, database).Inspect(t.Context()); err != nil || !info.Notifies || len(info.Warnings) != 0 {
+		t.Errorf("Inspect of a sound server, whose statements are compiled by default (%t): %+v, %v", hasJIT, info, err)
+	}
+	exec(t, database, "ALTER ROLE postgres SET jit = off")
 	s := open(t, bouncer.URL(database))
 	info, err := s.Inspect(t.Context())
 	if err != nil || info.Notifies || len(info.Warnings) != 1 || !strings.Contains(info.Warnings[0], "pooler") {
 		t.Errorf("Inspect through a pooler: %+v, %v", info, err)
+	}
+	exec(t, database, "ALTER ROLE postgres RESET jit")
+	info, err = open(t, bouncer.URL(server.NewDatabase(t))).Inspect(t.Context())
+	if jit := slices.ContainsFunc(info.Warnings, func(w string) bool { return strings.HasPrefix(w, "jit is on") }); err != nil || jit != hasJIT {
+		t.Errorf("Inspect of a server that compiles statements (%t), behind a pooler: %q, %v", hasJIT, info.Warnings, err)
 	}
 	woken := false
 	if err := s.Watch(t.Context(), func(lease.Change) { woken = true }); !errors.Is(err, errors.ErrUnsupported) || woken {

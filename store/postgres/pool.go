@@ -173,12 +173,13 @@ func (p *pool) connection(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// connect asks for the isolation level that suits short statements, whatever the
-// role's default is. PgBouncer refuses to pass that on; then the default has to do.
+// connect asks for the settings that suit short statements, whatever the role's defaults are: compiling an overview of the queues
+// took the server a second, and running it milliseconds. PgBouncer refuses to pass them on; then the defaults have to do.
 func (p *pool) connect(ctx context.Context) (*pgx.Conn, error) {
 	config, plain := p.config.Copy(), p.withoutSettings.Load()
 	if !plain {
 		config.RuntimeParams["default_transaction_isolation"] = "read committed"
+		config.RuntimeParams["jit"] = "off"
 	}
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if !plain && isRefusedParameter(err) {
