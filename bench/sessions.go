@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -22,10 +23,12 @@ type sessionsOptions struct {
 	Count  int
 }
 
+var errServerBusy = errors.New("the server is busy")
+
 // runSessions keeps the sessions until its input ends. One that lapses ends the process: what is measured would be less.
 func runSessions(c *child, o sessionsOptions) error {
 	client := &http.Client{Timeout: lease.DefaultTimeout}
-	ask := func(method, path string, body, out any) error {
+	try := func(method, path string, body, out any) error {
 		data, err := json.Marshal(body)
 		if err != nil {
 			return err
@@ -39,10 +42,22 @@ func runSessions(c *child, o sessionsOptions) error {
 			return err
 		}
 		defer answer.Body.Close()
+		if answer.StatusCode == http.StatusServiceUnavailable {
+			return errServerBusy
+		}
 		if answer.StatusCode >= http.StatusBadRequest {
 			return fmt.Errorf("%s %s: %s", method, path, answer.Status)
 		}
 		return json.NewDecoder(answer.Body).Decode(out)
+	}
+	ask := func(method, path string, body, out any) (err error) {
+		for range 100 { // the store is busy while a crowd starts
+			if err = try(method, path, body, out); err != errServerBusy {
+				break
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		return err
 	}
 	var all apitype.SessionIDs
 	renew := func() error {

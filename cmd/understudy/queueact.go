@@ -106,6 +106,9 @@ func (t actor) one(ctx context.Context, queue, id string) error {
 	defer cancel()
 	if queue == "" {
 		m, err := findMessage(ctx, t.api, "", id)
+		if errors.Is(err, dispatch.ErrNoMessage) {
+			return dispatch.ErrNoMessage // each names the ID
+		}
 		if err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package postgres
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -85,6 +86,26 @@ type refusedError struct {
 
 func (e refusedError) Error() string   { return e.words + " (SQLSTATE " + e.pg.Code + ")" }
 func (e refusedError) Unwrap() []error { return []error{e.meaning, e.pg} }
+
+// connectError is why there is no connection, each cause once: the driver names an address for each attempt at it, and with
+// sslmode=prefer first that the server does without TLS, which is no cause.
+type connectError struct{ error }
+
+func (e connectError) Unwrap() error { return e.error }
+
+func (e connectError) Error() string {
+	first, causes, _ := strings.Cut(e.error.Error(), "\n")
+	var told []string
+	for line := range strings.Lines(causes) {
+		if line = strings.TrimSpace(line); line != "" && !slices.Contains(told, line) {
+			told = append(told, line)
+		}
+	}
+	if real := slices.DeleteFunc(slices.Clone(told), func(line string) bool { return strings.HasSuffix(line, "server refused TLS connection") }); len(real) > 0 {
+		told = real
+	}
+	return strings.TrimSpace(first + " " + strings.Join(told, "; "))
+}
 
 // during says, of an error if there is one, what was being done.
 func during(err error, doing string, args ...any) error {

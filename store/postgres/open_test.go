@@ -49,6 +49,10 @@ func TestOpenWithoutServer(t *testing.T) {
 	if err == nil || strings.Contains(err.Error(), "s3cret") || !strings.Contains(err.Error(), "u@127.0.0.1") {
 		t.Errorf("the error should say where, without passwords: %v", err)
 	}
+	_, err = postgres.Open(t.Context(), postgres.Config{URL: strings.Replace(url, "sslmode=disable", "sslmode=prefer", 1)})
+	if text := fmt.Sprint(err); strings.Count(text, "connection refused") != 1 || strings.Contains(text, "\n") {
+		t.Errorf("with and without TLS: %q, want the cause once, on one line", text)
+	}
 }
 
 func TestMigrations(t *testing.T) {

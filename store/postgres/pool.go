@@ -186,6 +186,9 @@ func (p *pool) connect(ctx context.Context) (*pgx.Conn, error) {
 		p.withoutSettings.Store(true)
 		return p.connect(ctx)
 	}
+	if err != nil {
+		err = connectError{err}
+	}
 	return conn, err
 }
 

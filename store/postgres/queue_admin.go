@@ -136,7 +136,7 @@ func (d queueAdmin) requireQueue(ctx context.Context, name string) error {
 	var there bool
 	err := d.queryRow(ctx, ordinary, "SELECT EXISTS (SELECT FROM {{schema}}.queue WHERE name = $1)", func(r pgx.Row) error { return r.Scan(&there) }, name)
 	if err == nil && !there {
-		err = fmt.Errorf("%q: %w", name, dispatch.ErrNoQueue)
+		err = fmt.Errorf("queue %q: %w", name, dispatch.ErrNoQueue)
 	}
 	return err
 }

@@ -104,7 +104,7 @@ func (d queueAdmin) Keys(ctx context.Context, q dispatch.KeyQuery) ([]dispatch.K
 	if err == nil && len(out) == 0 {
 		err = d.requireQueue(ctx, q.Queue)
 	}
-	return out, during(err, "listing keys of %s", q.Queue)
+	return out, during(err, "listing keys")
 }
 
 func scanKey(r pgx.CollectableRow) (k dispatch.KeyRecord, err error) {
@@ -146,7 +146,7 @@ func (d queueAdmin) Messages(ctx context.Context, q dispatch.MessageQuery) ([]di
 	if err == nil && len(out) == 0 {
 		err = d.requireQueue(ctx, q.Queue)
 	}
-	return out[:min(len(out), dispatch.PageSize(q.Limit))], during(err, "listing messages of %s", q.Queue)
+	return out[:min(len(out), dispatch.PageSize(q.Limit))], during(err, "listing messages")
 }
 
 // numbered lists messages that have their places in their keys.
