@@ -134,7 +134,7 @@ func withAdvice(err error) error {
 func (a *app) serveInProcess(ctx context.Context, st store.Store, running bool, f func(context.Context, *client.Client) error) error {
 	token := rand.Text() // shows that the caller may do what the token of a server's configuration allows
 	cfg := api.Config{
-		Store: st, Token: token, Operator: who(), Version: version(), Logger: slog.New(slog.DiscardHandler), // errors are those of the command
+		Store: st, Token: token, Operator: operator(), Version: version(), Logger: slog.New(slog.DiscardHandler), // errors are those of the command
 		Timeout: payloadTimeout, // f bounds its calls
 		Limits:  api.Limits{Read: api.Rate{PerSecond: -1}, Act: api.Rate{PerSecond: -1}, Ingest: api.Rate{PerSecond: -1}},
 	}
