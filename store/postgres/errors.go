@@ -101,8 +101,8 @@ func (e connectError) Error() string {
 			told = append(told, line)
 		}
 	}
-	if real := slices.DeleteFunc(slices.Clone(told), func(line string) bool { return strings.HasSuffix(line, "server refused TLS connection") }); len(real) > 0 {
-		told = real
+	if others := slices.DeleteFunc(slices.Clone(told), func(line string) bool { return strings.HasSuffix(line, "server refused TLS connection") }); len(others) > 0 {
+		told = others
 	}
 	return strings.TrimSpace(first + " " + strings.Join(told, "; "))
 }
