@@ -17,7 +17,7 @@ const (
 	backlogPer  = 10
 	backlogFor  = 60 * time.Second
 	windowOf    = 20 * time.Second // over which a rate is taken
-	// snapshotPer is how many batches each of the thousand keys has: enough for the
+	// snapshotPer is how many messages each of the thousand keys has: enough for the
 	// minutes that the section takes.
 	snapshotPer = 3000
 )
@@ -29,7 +29,7 @@ func (s *sink) over(d time.Duration) float64 {
 	return float64(s.seen().Distinct-before) / time.Since(began).Seconds()
 }
 
-// backlog delivers from a queue in which a million batches wait, beside one that
+// backlog delivers from a queue in which a million messages wait, beside one that
 // is short.
 func backlog(ctx context.Context, b *bed, o options, r *Report) {
 	server := startPostgres(b, nil)

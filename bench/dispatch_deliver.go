@@ -53,7 +53,7 @@ type queueOptions struct {
 	First       time.Duration // windows; 0 for the defaults
 	Second      time.Duration
 	Most        int    // keys claimed at once; 0 for the default
-	Asked       string // URL to ask about a batch before it is sent again; "" where that is safe at once
+	Asked       string // URL to ask about a message before it is sent again; "" where that is safe at once
 }
 
 func runDeliverer(c *child, o queueOptions) error {
@@ -162,17 +162,17 @@ func fill(ctx context.Context, b *bed, url string, keys, per int) {
 func fillKeys(ctx context.Context, b *bed, st queueStore, from, to, per int) {
 	for n := 1; n <= per; n++ {
 		for first := from; first < to; first += claim.MaxKeys {
-			var batches []dispatch.Message
+			var all []dispatch.Message
 			for k := first; k < min(to, first+claim.MaxKeys); k++ {
-				batches = append(batches, post(keyName(k), n, 0))
+				all = append(all, post(keyName(k), n, 0))
 			}
-			_, err := st.QueueAdmin().Add(ctx, batches)
+			_, err := st.QueueAdmin().Add(ctx, all)
 			b.check(err, "enqueueing")
 		}
 	}
 }
 
-// post is a message as a batch.
+// post is a message of the queue.
 func post(key string, n int, at time.Duration) dispatch.Message {
 	return dispatch.Message{
 		Queue: queueName, Key: key, ID: fmt.Sprintf("%s-%d", key, n), ContentType: "application/json", Payload: message(key, n, at),

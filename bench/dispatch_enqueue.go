@@ -20,10 +20,10 @@ import (
 const (
 	committers  = 12
 	enqueueFor  = 4 * time.Second
-	enqueueKeys = 10_000 // some are idle when a batch comes, most are not
+	enqueueKeys = 10_000 // some are idle when a message comes, most are not
 )
 
-// enqueueMode is who is there while batches are enqueued.
+// enqueueMode is who is there while messages are enqueued.
 type enqueueMode struct {
 	name string
 	gate string // of the sink, that a dispatcher delivers to; "" for no dispatcher
@@ -53,7 +53,7 @@ func enqueueModes() []enqueueMode {
 	}
 }
 
-// enqueue measures how many transactions that enqueue one batch each are
+// enqueue measures how many transactions that enqueue one message each are
 // committed in a second.
 func enqueue(ctx context.Context, b *bed, o options, r *Report) {
 	to := startSink(b)
@@ -109,8 +109,8 @@ func commits(ctx context.Context, b *bed, e enqueuer, during time.Duration) (per
 			for time.Since(began) < during {
 				key := keyName(rand.N(enqueueKeys))
 				// The sink's judgement of the order is not asked for here.
-				batch := dispatch.Message{Queue: queueName, Key: key, ID: lease.NewID(), ContentType: "application/json", Payload: message(key, 1, 0)}
-				b.check(e.add(ctx, batch), "enqueueing")
+				m := dispatch.Message{Queue: queueName, Key: key, ID: lease.NewID(), ContentType: "application/json", Payload: message(key, 1, 0)}
+				b.check(e.add(ctx, m), "enqueueing")
 				done.Add(1)
 			}
 		})
@@ -124,8 +124,8 @@ func riverEnqueuer(ctx context.Context, b *bed, url string) enqueuer {
 	riverFill(ctx, b, url, 0, 0)
 	client, err := river.NewClient(riverpgxv5.New(nil), &river.Config{})
 	b.check(err, "making River's client")
-	return postgresEnqueuer(ctx, b, url, committers, func(ctx context.Context, tx pgx.Tx, batch dispatch.Message) error {
-		_, err := client.InsertTx(ctx, tx, riverPost{N: 1, Key: batch.Key, Text: padding}, nil)
+	return postgresEnqueuer(ctx, b, url, committers, func(ctx context.Context, tx pgx.Tx, m dispatch.Message) error {
+		_, err := client.InsertTx(ctx, tx, riverPost{N: 1, Key: m.Key, Text: padding}, nil)
 		return err
 	})
 }
@@ -137,8 +137,8 @@ func bareEnqueuer(ctx context.Context, b *bed, url string) enqueuer {
 	defer conn.Close(ctx)
 	_, err = conn.Exec(ctx, "CREATE TABLE bare (id text PRIMARY KEY, key text NOT NULL, payload bytea NOT NULL)")
 	b.check(err, "making a table")
-	return postgresEnqueuer(ctx, b, url, committers, func(ctx context.Context, tx pgx.Tx, batch dispatch.Message) error {
-		_, err := tx.Exec(ctx, "INSERT INTO bare VALUES ($1, $2, $3)", batch.ID, batch.Key, batch.Payload)
+	return postgresEnqueuer(ctx, b, url, committers, func(ctx context.Context, tx pgx.Tx, m dispatch.Message) error {
+		_, err := tx.Exec(ctx, "INSERT INTO bare VALUES ($1, $2, $3)", m.ID, m.Key, m.Payload)
 		return err
 	})
 }

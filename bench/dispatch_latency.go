@@ -17,7 +17,7 @@ import (
 	"github.com/understudy-ha/understudy/store/sqlite"
 )
 
-// enqueuer enqueues as a program does: each batch in a transaction of its own,
+// enqueuer enqueues as a program does: each message in a transaction of its own,
 // with a connection that has nothing to do with the store's.
 type enqueuer struct {
 	add   func(context.Context, dispatch.Message) error
@@ -28,21 +28,21 @@ func newEnqueuer(ctx context.Context, b *bed, url string, connections int) enque
 	if strings.HasPrefix(url, "sqlite:") {
 		return sqliteEnqueuer(b, url)
 	}
-	return postgresEnqueuer(ctx, b, url, connections, func(ctx context.Context, tx pgx.Tx, batch dispatch.Message) error {
-		_, err := postgres.Enqueue(ctx, tx, batch)
+	return postgresEnqueuer(ctx, b, url, connections, func(ctx context.Context, tx pgx.Tx, m dispatch.Message) error {
+		_, err := postgres.Enqueue(ctx, tx, m)
 		return err
 	})
 }
 
-// postgresEnqueuer calls insert in a transaction for each batch.
+// postgresEnqueuer calls insert in a transaction for each message.
 func postgresEnqueuer(ctx context.Context, b *bed, url string, connections int, insert func(context.Context, pgx.Tx, dispatch.Message) error) enqueuer {
 	cfg, err := pgxpool.ParseConfig(url)
 	b.check(err, "reading a URL")
 	cfg.MinConns, cfg.MaxConns = int32(connections), int32(connections)
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	b.check(err, "connecting")
-	return enqueuer{close: pool.Close, add: func(ctx context.Context, batch dispatch.Message) error {
-		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return insert(ctx, tx, batch) })
+	return enqueuer{close: pool.Close, add: func(ctx context.Context, m dispatch.Message) error {
+		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return insert(ctx, tx, m) })
 	}}
 }
 
@@ -50,13 +50,13 @@ func sqliteEnqueuer(b *bed, url string) enqueuer {
 	db, err := sql.Open("sqlite", "file:"+pathOf(url)+"?_txlock=immediate&_pragma=busy_timeout(5000)&_pragma=synchronous(FULL)")
 	b.check(err, "opening the file")
 	db.SetMaxOpenConns(1)
-	return enqueuer{close: func() { _ = db.Close() }, add: func(ctx context.Context, batch dispatch.Message) error {
+	return enqueuer{close: func() { _ = db.Close() }, add: func(ctx context.Context, m dispatch.Message) error {
 		tx, err := db.BeginTx(ctx, nil)
 		if err != nil {
 			return err
 		}
 		defer tx.Rollback()
-		if _, err := sqlite.Enqueue(ctx, tx, batch); err != nil {
+		if _, err := sqlite.Enqueue(ctx, tx, m); err != nil {
 			return err
 		}
 		return tx.Commit()
@@ -64,7 +64,7 @@ func sqliteEnqueuer(b *bed, url string) enqueuer {
 }
 
 // trickles are the low rates at which latency is measured. The dispatcher sleeps
-// between two batches of the second one, and has to be woken.
+// between two messages of the second one, and has to be woken.
 var trickles = []struct {
 	name  string
 	pause time.Duration
@@ -74,7 +74,7 @@ var trickles = []struct {
 	{"2/s", 500 * time.Millisecond, 80},
 }
 
-// latency measures how long a batch takes from before the transaction that
+// latency measures how long a message takes from before the transaction that
 // enqueues it begins, its commit included, until it is at the sink.
 func latency(ctx context.Context, b *bed, o options, r *Report) {
 	const keys = 200

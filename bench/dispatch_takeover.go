@@ -12,7 +12,7 @@ import (
 )
 
 // trial is two instances of one queue. The submissions of the first hang at the
-// sink's gate, so that it keeps its keys: a few with a batch under way, the rest
+// sink's gate, so that it keeps its keys: a few with a message under way, the rest
 // idle. The second joins, gets its share, and the first ends in that moment.
 type trial struct {
 	b     *bed
@@ -20,7 +20,7 @@ type trial struct {
 	// windows, of keys and how many of these have a submission under way.
 	windows   claim.Windows
 	keys, few int
-	asks      bool // the target must be asked before a batch is sent again
+	asks      bool // the target must be asked before a message is sent again
 
 	to            *sink
 	session       string // of the first instance

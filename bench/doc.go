@@ -18,11 +18,11 @@
 //
 // and of queues:
 //
-//	rate       batches delivered in a second, beside River's jobs that make the
+//	rate       messages delivered in a second, beside River's jobs that make the
 //	           same request in no order
 //	enqueue    transactions that enqueue, with and without a dispatcher to be told
 //	latency    enqueueing until the first byte is at the target
-//	backlog    a million batches that wait
+//	backlog    a million messages that wait
 //	snapshot   a transaction that stays open for minutes beside
 //	claims     an instance of a queue stops or is killed: until the next delivers
 //	           its keys
@@ -38,11 +38,11 @@
 //
 // and of the monitor:
 //
-//	intake     beats that are stored in a second: in arrays, by ping URLs, and one in
+//	intake     heartbeats that are stored in a second: in arrays, by ping URLs, and one in
 //	           each request; and what one costs
 //	silence    a source's limit passes: until the sink is told; 10,000 at once
 //	killed     one of two instances is killed: until its sources are looked after
-//	million    a million sources that beat each minute: start, processor, memory
+//	million    a million sources with a heartbeat each minute: start, processor, memory
 //
 // and of shards, three redis-servers with an agent each, beside three with as many Sentinels:
 //

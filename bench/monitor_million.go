@@ -21,7 +21,7 @@ const (
 	millionGrace   = 20 * time.Second // after which all of those have an alarm, if ever
 )
 
-// preload makes sources by SQL, as they are when they have beaten for a while: when they
+// preload makes sources by SQL, as they are when they have intakeRound for a while: when they
 // are looked at next is spread over the time after which each is looked at again.
 var preload = []string{
 	`INSERT INTO understudy.monitor_source (event, name, number, known, base, declared)
@@ -37,8 +37,8 @@ var preload = []string{
 	 SELECT e.id, 'up', true, $2::int FROM understudy.monitor_event e WHERE e.name = 'fleet' AND $1::bigint > 0`,
 }
 
-// million watches over a million sources that beat once a minute, by one instance
-// that takes in all of their beats too.
+// million watches over a million sources that send one heartbeat a minute, by one instance
+// that takes in all of their heartbeats too.
 func million(ctx context.Context, b *bed, o options, r *Report) {
 	g := newRig(ctx, b, "postgres")
 	in := g.start(fleetFlag) // makes the tables, and the event name
@@ -48,9 +48,9 @@ func million(ctx context.Context, b *bed, o options, r *Report) {
 	began := time.Now()
 	in = g.start(fleetFlag)
 	waitFor(b, "the instance looks after all partitions", func() bool { return in.metric("partitions") >= monitor.Partitions })
-	sender := start(b, senderRole, beatOptions{Address: in.address, Event: fleetEvent, Way: byArray, Each: beatArray, Conns: 4, Sources: millionSources})
+	sender := start(b, senderRole, senderOptions{Address: in.address, Event: fleetEvent, Way: byArray, Each: arraySize, Conns: 4, Sources: millionSources})
 	tellLots(b, sender, "once 0 1")
-	r.add(Figure{Section: "million", Subject: "postgres", Name: "start-up: until the first beat is stored, and all are looked after", Value: time.Since(began).Seconds(), Unit: "s", Bound: 5})
+	r.add(Figure{Section: "million", Subject: "postgres", Name: "start-up: until the first heartbeat is stored, and all are looked after", Value: time.Since(began).Seconds(), Unit: "s", Bound: 5})
 
 	tellLots(b, sender, "once 0 %d", millionSources)
 	rate := float64(millionSources) / millionEvery.Seconds()
@@ -62,7 +62,7 @@ func million(ctx context.Context, b *bed, o options, r *Report) {
 	u := m.read()
 	written = g.written(ctx).since(written)
 	judged = (in.metric("judged_total") - judged) / u.took.Seconds()
-	fmt.Fprintf(os.Stderr, "    %s beats and %s judged a second; p99 of a request %v\n", number(got.rate()), number(judged), got.P99.Round(time.Millisecond))
+	fmt.Fprintf(os.Stderr, "    %s heartbeats and %s judged a second; p99 of a request %v\n", number(got.rate()), number(judged), got.P99.Round(time.Millisecond))
 	r.add(Figure{Section: "million", Subject: "postgres", Name: "instance, its intake included, of one core", Value: u.share("instance"), Unit: "%", Bound: 25},
 		Figure{Section: "million", Subject: "postgres", Name: "PostgreSQL, of one core", Value: u.share("server"), Unit: "%"},
 		Figure{Section: "million", Subject: "postgres", Name: "resident memory of the instance", Value: float64(residentMemory(in.pid())) / mib, Unit: "MiB", Bound: 300},
@@ -76,8 +76,8 @@ func million(ctx context.Context, b *bed, o options, r *Report) {
 
 // lateness has some sources fall silent while all others go on.
 func (g *rig) lateness(ctx context.Context, in *instance, rate float64, r *Report) {
-	others := start(g.b, senderRole, beatOptions{
-		Address: in.address, Event: fleetEvent, Way: byArray, Each: beatArray, Conns: 4, Sources: millionSources - millionQuiet,
+	others := start(g.b, senderRole, senderOptions{
+		Address: in.address, Event: fleetEvent, Way: byArray, Each: arraySize, Conns: 4, Sources: millionSources - millionQuiet,
 	})
 	tellLots(g.b, others, "pace %v %f", millionLimit+millionGrace, rate)
 	conn, err := pgx.Connect(ctx, g.store.url)

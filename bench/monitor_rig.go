@@ -23,7 +23,7 @@ type instance struct {
 	proc    *realserver.Process
 }
 
-// startInstance runs one and waits until it takes beats in and looks after sources.
+// startInstance runs one and waits until it takes heartbeats in and looks after sources.
 func startInstance(b *bed, program, store string, args ...string) *instance {
 	in := &instance{b: b, address: realserver.FreeAddress(b)}
 	argv := append([]string{"monitor", "run", "--store", store, "--listen", in.address, "--name", "bench-" + in.address}, args...)

@@ -12,23 +12,23 @@ import (
 	"time"
 )
 
-// senderRole sends beats. It speaks just enough HTTP, so that it costs the machine as
+// senderRole sends heartbeats. It speaks just enough HTTP, so that it costs the machine as
 // little as may be.
 const senderRole = "monitor-sender"
 
-// Ways to send beats.
+// Ways to send heartbeats.
 const (
 	byArray = "array" // POST /v1/beats, many in each
 	byPing  = "ping"  // POST /v1/ping/EVENT/SOURCE
 	byPost  = "post"  // POST /v1/beats, one in each
 )
 
-// beatOptions tell a process what to send, and where.
-type beatOptions struct {
+// senderOptions tell a process what to send, and where.
+type senderOptions struct {
 	Address string
 	Event   string
 	Way     string
-	Each    int // beats in a request
+	Each    int // heartbeats in a request
 	Conns   int // keep-alive connections
 	Sources int
 }
@@ -48,9 +48,9 @@ func appendSource(out []byte, i int) []byte {
 // before one comes again: it has no factor in common with their number.
 const stride = 7919
 
-// beatConn is one connection.
-type beatConn struct {
-	o    *beatOptions
+// senderConn is one connection.
+type senderConn struct {
+	o    *senderOptions
 	conn net.Conn
 	in   *bufio.Reader
 	out  []byte
@@ -59,17 +59,17 @@ type beatConn struct {
 
 var errBusy = errors.New("too much waits there")
 
-func dialBeats(o *beatOptions) (*beatConn, error) {
+func dialSender(o *senderOptions) (*senderConn, error) {
 	conn, err := net.Dial("tcp", o.Address)
 	if err != nil {
 		return nil, err
 	}
-	return &beatConn{o: o, conn: conn, in: bufio.NewReader(conn)}, nil
+	return &senderConn{o: o, conn: conn, in: bufio.NewReader(conn)}, nil
 }
 
-// send has n sources beat, those with the numbers that which gives, and returns when
+// send sends a heartbeat of n sources, those with the numbers that which gives, and returns when
 // they are stored.
-func (c *beatConn) send(n int, which func(int) int) error {
+func (c *senderConn) send(n int, which func(int) int) error {
 	if c.o.Way == byPing {
 		c.out = append(append(append(c.out[:0], "POST /v1/ping/"...), c.o.Event...), '/')
 		c.out = append(appendSource(c.out, which(0)), " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"...)
@@ -92,7 +92,7 @@ func (c *beatConn) send(n int, which func(int) int) error {
 	return c.roundTrip()
 }
 
-func (c *beatConn) roundTrip() error {
+func (c *senderConn) roundTrip() error {
 	_ = c.conn.SetDeadline(time.Now().Add(time.Minute))
 	if _, err := c.conn.Write(c.out); err != nil {
 		return err
@@ -125,17 +125,17 @@ func readAccepted(in *bufio.Reader) error {
 	return nil
 }
 
-// beater is a process that sends beats.
-type beater struct {
-	o     beatOptions
-	conns []*beatConn
+// sender is a process that sends heartbeats.
+type sender struct {
+	o     senderOptions
+	conns []*senderConn
 	next  atomic.Int64
 }
 
-func newBeater(o beatOptions) (*beater, error) {
-	s := &beater{o: o}
+func newSender(o senderOptions) (*sender, error) {
+	s := &sender{o: o}
 	for range o.Conns {
-		c, err := dialBeats(&s.o)
+		c, err := dialSender(&s.o)
 		if err != nil {
 			return nil, err
 		}
@@ -145,12 +145,12 @@ func newBeater(o beatOptions) (*beater, error) {
 }
 
 // all sends requests on all connections, for as long as there is another: next
-// waits until it is time for that and returns its first beat's number, and how many. What was
+// waits until it is time for that and returns its first heartbeat's number, and how many. What was
 // refused because too much waited is sent again after a moment.
-func (s *beater) all(which func(int) int, next func() (from, n int)) (lots, error) {
+func (s *sender) all(which func(int) int, next func() (from, n int)) (lots, error) {
 	took := make([]sample, len(s.conns))
 	errs := make([]error, len(s.conns))
-	var beats atomic.Int64
+	var heartbeats atomic.Int64
 	var senders sync.WaitGroup
 	began := time.Now()
 	for i, c := range s.conns {
@@ -165,20 +165,20 @@ func (s *beater) all(which func(int) int, next func() (from, n int)) (lots, erro
 					errs[i] = err
 					return
 				}
-				beats.Add(int64(n))
+				heartbeats.Add(int64(n))
 				took[i] = append(took[i], time.Since(at))
 			}
 		})
 	}
 	senders.Wait()
 	out := lotsOf(took, began)
-	out.Count = int(beats.Load())
+	out.Count = int(heartbeats.Load())
 	return out, errors.Join(errs...)
 }
 
 // obey is one command: "hammer DURATION", as fast as it goes; "pace DURATION RATE",
-// so many beats a second; "once FROM TO", each of some sources once.
-func (s *beater) obey(words []string) (lots, error) {
+// so many heartbeats a second; "once FROM TO", each of some sources once.
+func (s *sender) obey(words []string) (lots, error) {
 	scattered := func(i int) int { return i * stride % s.o.Sources }
 	each := int64(s.o.Each)
 	switch {
@@ -217,15 +217,15 @@ func (s *beater) obey(words []string) (lots, error) {
 	return lots{}, fmt.Errorf("unknown command %q", words)
 }
 
-func (s *beater) finish(err error, which func(int) int, next func() (int, int)) (lots, error) {
+func (s *sender) finish(err error, which func(int) int, next func() (int, int)) (lots, error) {
 	if err != nil {
 		return lots{}, err
 	}
 	return s.all(which, next)
 }
 
-func runSender(c *child, o beatOptions) error {
-	s, err := newBeater(o)
+func runSender(c *child, o senderOptions) error {
+	s, err := newSender(o)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// trickleEvent is of sources that beat once.
+	// trickleEvent is of sources that send one heartbeat.
 	trickleEvent = "trickle"
 	trickleFlag  = trickleEvent + ",interval=1s,missed=1"
 	trickleRate  = 75 // outages in a second
@@ -22,18 +22,18 @@ const (
 	crowdEvent = "crowd"
 	crowdFlag  = crowdEvent + ",interval=6s,missed=1"
 	crowdSize  = 10_000
-	crowdRest  = 3 * time.Second // between two beats of them, less than they may be silent
+	crowdRest  = 3 * time.Second // between two heartbeats of them, less than they may be silent
 	// crowdWithin is until all alarms should have been delivered.
 	crowdWithin = 5 * time.Second
 )
 
-// outages lets sources with numbers from first on beat once, in irregular intervals, and
+// outages lets sources with numbers from first on send one heartbeat, in irregular intervals, and
 // returns how many they were when that ends. The sources are new.
 func outages(b *bed, address string, first int, during time.Duration) (n int) {
-	o := &beatOptions{Address: address, Event: trickleEvent, Way: byPing}
-	free := make(chan *beatConn, 8)
+	o := &senderOptions{Address: address, Event: trickleEvent, Way: byPing}
+	free := make(chan *senderConn, 8)
 	for range cap(free) {
-		c, err := dialBeats(o)
+		c, err := dialSender(o)
 		b.check(err, "connecting")
 		defer c.conn.Close()
 		free <- c
@@ -47,7 +47,7 @@ func outages(b *bed, address string, first int, during time.Duration) (n int) {
 		c, source := <-free, first+n
 		sending.Go(func() {
 			defer func() { free <- c }()
-			b.check(c.send(1, func(int) int { return source }), "a beat")
+			b.check(c.send(1, func(int) int { return source }), "a heartbeat")
 		})
 	}
 	sending.Wait()
@@ -102,7 +102,7 @@ func (g *rig) spread(turn monitor.Transition) time.Duration {
 
 // crowds lets many sources fall silent at once, and return at once.
 func (g *rig) crowds(r *Report, in *instance, kind string, rounds int) {
-	sender := start(g.b, senderRole, beatOptions{Address: in.address, Event: crowdEvent, Way: byArray, Each: beatArray, Conns: 4, Sources: crowdSize})
+	sender := start(g.b, senderRole, senderOptions{Address: in.address, Event: crowdEvent, Way: byArray, Each: arraySize, Conns: 4, Sources: crowdSize})
 	tellLots(g.b, sender, "once 0 %d", crowdSize) // they are learned
 	got := map[monitor.Transition]sample{}
 	var server, instance []float64
@@ -110,7 +110,7 @@ func (g *rig) crowds(r *Report, in *instance, kind string, rounds int) {
 		g.sink.forget()
 		m := g.meter(in)
 		turns := 1
-		if round > 0 { // they beat until all are known to be back, however long that takes
+		if round > 0 { // they go on until all are known to be back, however long that takes
 			turns = 2
 			for began := time.Now(); g.sink.count(monitor.Abated) < crowdSize && time.Since(began) < time.Minute; {
 				tellLots(g.b, sender, "once 0 %d", crowdSize)

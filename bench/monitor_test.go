@@ -36,29 +36,29 @@ func (c *counted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusTooManyRequests)
 		return
 	}
-	type beat struct{ Event, Source string }
-	var beats []beat
+	type heartbeat struct{ Event, Source string }
+	var heartbeats []heartbeat
 	if path, ok := strings.CutPrefix(r.URL.Path, "/v1/ping/"); ok {
 		event, source, _ := strings.Cut(path, "/")
-		beats = []beat{{event, source}}
+		heartbeats = []heartbeat{{event, source}}
 	} else if body[0] == '[' {
-		_ = json.Unmarshal(body, &beats)
+		_ = json.Unmarshal(body, &heartbeats)
 	} else {
-		beats = make([]beat, 1)
-		_ = json.Unmarshal(body, &beats[0])
+		heartbeats = make([]heartbeat, 1)
+		_ = json.Unmarshal(body, &heartbeats[0])
 	}
-	for _, b := range beats {
+	for _, b := range heartbeats {
 		c.n[b.Event+"/"+b.Source]++
 	}
 	_, _ = io.WriteString(w, "OK")
 }
 
-func TestBeater(t *testing.T) {
+func TestSender(t *testing.T) {
 	for way, each := range map[string]int{byArray: 7, byPing: 1, byPost: 1} {
 		c := &counted{n: map[string]int{}, busy: 3}
 		server := httptest.NewServer(c)
 		defer server.Close()
-		s, err := newBeater(beatOptions{Address: server.Listener.Addr().String(), Event: "e", Way: way, Each: each, Conns: 3, Sources: 100})
+		s, err := newSender(senderOptions{Address: server.Listener.Addr().String(), Event: "e", Way: way, Each: each, Conns: 3, Sources: 100})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,8 +80,8 @@ func TestBeater(t *testing.T) {
 	}
 }
 
-// TestBeatsAreWhole has the real decoder read what is sent.
-func TestBeatsAreWhole(t *testing.T) {
+// TestHeartbeatsAreWhole has the real decoder read what is sent.
+func TestHeartbeatsAreWhole(t *testing.T) {
 	flow := &taken{}
 	h, err := intake.NewHTTP(intake.HTTPConfig{Flow: flow})
 	if err != nil {
@@ -95,7 +95,7 @@ func TestBeatsAreWhole(t *testing.T) {
 	defer server.Close()
 	for way, each := range map[string]int{byArray: 100, byPing: 1, byPost: 1} {
 		flow.seen = map[string]int{}
-		s, err := newBeater(beatOptions{Address: server.Listener.Addr().String(), Event: "e", Way: way, Each: each, Conns: 2, Sources: 1000})
+		s, err := newSender(senderOptions{Address: server.Listener.Addr().String(), Event: "e", Way: way, Each: each, Conns: 2, Sources: 1000})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,18 +105,18 @@ func TestBeatsAreWhole(t *testing.T) {
 			}
 		}
 		if len(flow.seen) != 1000 || slices.Max(slices.Collect(maps.Values(flow.seen))) != 1 || flow.seen["e "+sourceName(999)] != 1 {
-			t.Errorf("%s: %d of 1000 sources beat", way, len(flow.seen))
+			t.Errorf("%s: heartbeats of %d of 1000 sources", way, len(flow.seen))
 		}
 	}
 }
 
 type taken struct{ seen map[string]int }
 
-func (f *taken) Record(_ context.Context, beats []monitor.Heartbeat) ([]monitor.Outcome, error) {
-	for _, b := range beats {
+func (f *taken) Record(_ context.Context, heartbeats []monitor.Heartbeat) ([]monitor.Outcome, error) {
+	for _, b := range heartbeats {
 		f.seen[b.Check+" "+b.Source]++
 	}
-	return make([]monitor.Outcome, len(beats)), nil
+	return make([]monitor.Outcome, len(heartbeats)), nil
 }
 
 func (f *taken) RecordProbe(context.Context) error { return nil }
