@@ -3,6 +3,7 @@ package agent_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -392,6 +393,28 @@ func TestStopping(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Membership, say, changes the row while a stopping agent asks that another take over: it asks again.
+func TestStoppingWhileTheRowChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, func(cfg *agent.Config) { cfg.HandOver = true }).up()
+		a := c.hosts[0]
+		var changed atomic.Bool
+		a.line.Intercept(func(call string) error {
+			if call == "decide" && !changed.Swap(true) {
+				return shard.ErrChanged
+			}
+			return nil
+		})
+		a.end(context.Canceled)
+		b, took := c.next(a, time.Second)
+		t.Log("took", took)
+		if last := c.view().Row.Last; !changed.Load() || last == nil || last.Kind != shard.Switchover {
+			t.Errorf("changed: %v; the last plan: %+v", changed.Load(), last)
+		}
+		c.settled(b)
+	})
 }
 
 // What the tests of this package look at would show a primary that is not closed.

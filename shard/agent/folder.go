@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/understudy-ha/understudy/internal/flock"
@@ -23,8 +24,8 @@ type folder struct {
 	lock *os.File
 	boot string
 
-	mu    sync.Mutex
-	saved shard.SavedState
+	saved atomic.Pointer[shard.SavedState] // what is on the disk; whoever reads it does not wait for the disk
+	mu    sync.Mutex                       // held by who writes
 }
 
 // openFolder locks the folder and reads it, or makes it with a new node id.
@@ -45,59 +46,52 @@ func openFolder(dir, shardName, boot string, now time.Duration) (*folder, error)
 }
 
 func (f *folder) load(shardName string, now time.Duration) error {
+	var m shard.SavedState
 	b, err := os.ReadFile(f.path())
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		id := make([]byte, 20)
 		_, _ = rand.Read(id)
-		f.saved = shard.SavedState{NodeID: hex.EncodeToString(id), Shard: shardName, Boot: f.boot}
-		return f.write(f.saved, true)
+		return f.write(shard.SavedState{NodeID: hex.EncodeToString(id), Shard: shardName, Boot: f.boot}, true)
 	case err != nil:
 		return fmt.Errorf("shard: reading the data folder: %w", err)
 	}
-	if err := json.Unmarshal(b, &f.saved); err != nil {
+	if err := json.Unmarshal(b, &m); err != nil {
 		return fmt.Errorf("%w: %s is damaged: %v; restore it; without it the node is a new one to its shard, which must not be done to the primary", lease.ErrInvalid, f.path(), err)
 	}
-	if err := shard.ValidateNodeID(f.saved.NodeID); err != nil {
+	if err := shard.ValidateNodeID(m.NodeID); err != nil {
 		return fmt.Errorf("%s: %w", f.path(), err)
 	}
-	if f.saved.Shard != shardName {
-		return fmt.Errorf("%w: the data folder %s is of a node of shard %q, not %q; use a folder for each node", lease.ErrInvalid, f.dir, f.saved.Shard, shardName)
+	if m.Shard != shardName {
+		return fmt.Errorf("%w: the data folder %s is of a node of shard %q, not %q; use a folder for each node", lease.ErrInvalid, f.dir, m.Shard, shardName)
 	}
-	if f.saved.Boot != f.boot || f.boot == "" {
-		// The clock is another one: what was promised is waited out in full.
-		if f.saved.Promised > 0 {
-			f.saved.Promised = now + shard.MaxPromise
-		}
-		f.saved.Boot = f.boot
-		return f.write(f.saved, true)
+	if m.Boot == f.boot && f.boot != "" {
+		f.saved.Store(&m)
+		return nil
 	}
-	return nil
+	// The clock is another one: what was promised is waited out in full.
+	if m.Promised > 0 {
+		m.Promised = now + shard.MaxPromise
+	}
+	m.Boot = f.boot
+	return f.write(m, true)
 }
 
 func (f *folder) path() string { return filepath.Join(f.dir, "memory.json") }
 
 // state returns what is saved.
-func (f *folder) state() shard.SavedState {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.saved
-}
+func (f *folder) state() shard.SavedState { return *f.saved.Load() }
 
-// change edits what is kept. With sync it is on the disk when change returns.
+// change edits what is kept. With sync it is on the disk when change returns. It waits for the disk: not for the loop.
 func (f *folder) change(sync bool, edit func(*shard.SavedState)) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	next := f.saved
+	next := f.state()
 	edit(&next)
-	if next == f.saved {
+	if next == f.state() {
 		return nil
 	}
-	if err := f.write(next, sync); err != nil {
-		return err
-	}
-	f.saved = next
-	return nil
+	return f.write(next, sync)
 }
 
 // raise keeps an epoch that is higher than the one known.
@@ -118,8 +112,11 @@ func (f *folder) write(m shard.SavedState, sync bool) error {
 		return fmt.Errorf("shard: writing the data folder: %w", err)
 	}
 	if sync {
-		return syncDir(f.dir)
+		if err := syncDir(f.dir); err != nil {
+			return err
+		}
 	}
+	f.saved.Store(&m)
 	return nil
 }
 

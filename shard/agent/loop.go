@@ -75,6 +75,7 @@ const (
 	probePeer
 	renewLock
 	renewPromises
+	saveState
 	sendCommands
 	updateRow
 	yieldPrimary

@@ -69,7 +69,10 @@ func (p *promises) grant(q shard.Promise, mac string) (answer string, err error)
 	// On disk before the answer: an agent that is restarted must know what it promised.
 	err = p.folder.change(true, func(m *shard.SavedState) {
 		m.Promised, m.Boot = max(m.Promised, until), p.cfg.Boot
-		m.Asked, m.AskedEpoch = q.Seq, q.Epoch
+		if m.AskedEpoch != q.Epoch {
+			m.Asked = 0
+		}
+		m.Asked, m.AskedEpoch = max(m.Asked, q.Seq), q.Epoch // two may be on their way at once
 	})
 	if err != nil {
 		return "", fmt.Errorf("%w: it could not be kept: %v", shard.ErrRefused, err)

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"time"
 
 	"github.com/understudy-ha/understudy/shard"
@@ -21,12 +22,13 @@ type saver struct {
 }
 
 func (s *saver) step(now time.Duration) {
+	if s.busy[saveState] {
+		return // the next turn saves what is new by then
+	}
 	m := s.folder.state()
 	if epoch := max(m.Epoch, s.view.Row.Epoch); epoch > m.Epoch {
-		if err := s.folder.raise(epoch); err != nil {
-			s.logFailure(err, now)
-			return
-		}
+		s.save(true, func(m *shard.SavedState) { m.Epoch = max(m.Epoch, epoch) })
+		return
 	}
 	n := s.probe.state
 	if !s.probe.answered || s.probe.unexamined || s.view.isPrimary() && n.Role == shard.Replica {
@@ -42,15 +44,25 @@ func (s *saver) step(now time.Duration) {
 		return
 	}
 	s.savedAt = now
-	err := s.folder.change(false, func(m *shard.SavedState) {
+	s.save(false, func(m *shard.SavedState) {
 		*m = m.Updated(n, holding)
 		m.PrimaryLog = after
 	})
-	if err != nil {
-		s.logFailure(err, now)
-		return
-	}
-	s.limiter.end()
+}
+
+// save writes to the disk, which may hang, beside the loop.
+func (s *saver) save(sync bool, edit func(*shard.SavedState)) {
+	s.background(saveState, s.cfg.storeTimeout(), func(context.Context) func() {
+		err := s.folder.change(sync, edit)
+		return func() {
+			switch now := s.now(); {
+			case err == nil:
+				s.limiter.end()
+			case s.limiter.shouldLog("data folder", now):
+				s.log.Error("data folder cannot be written", "err", err)
+			}
+		}
+	})
 }
 
 // logSample is how far the node's log reached at a time.
@@ -91,10 +103,4 @@ func (s *saver) primaryLog(known shard.PrimaryLog, holding bool, now time.Durati
 		l.At = max(s.view.Now.UnixMicro(), known.At+1) // the latest counts, also after the store's clock was stepped back
 	}
 	return l
-}
-
-func (s *saver) logFailure(err error, now time.Duration) {
-	if s.limiter.shouldLog("data folder", now) {
-		s.log.Error("data folder cannot be written", "err", err)
-	}
 }

@@ -36,16 +36,28 @@ func (s *shutdown) start() {
 	}
 	v := s.view.View
 	s.background(handOver, s.cfg.storeTimeout(), func(ctx context.Context) func() {
-		row := v.Row.Copy()
-		id := lease.NewID()
-		if row.Request == nil && row.Plan == nil {
-			row.Request = &shard.Request{ID: id, Kind: shard.Switchover, By: "the agent of " + s.cfg.Announced + ", which stops", At: v.Now}
-			if _, err := s.cfg.Registry.UpdateRow(ctx, shard.RowUpdate{Row: row}); err != nil && !errors.Is(err, shard.ErrChanged) {
-				return func() { s.done = true }
-			}
+		id, err := s.requestSwitchover(ctx, v)
+		return func() {
+			s.done = err != nil
+			s.report.reread, s.request = true, id
 		}
-		return func() { s.report.reread, s.request = true, id }
 	})
+}
+
+// requestSwitchover asks that another take this primary's place, and returns the request's id: "" if something is under
+// way already.
+func (s *shutdown) requestSwitchover(ctx context.Context, v shard.View) (id string, err error) {
+	for v.Row.Primary == s.id && v.Row.Request == nil && v.Row.Plan == nil {
+		row := v.Row.Copy()
+		row.Request = &shard.Request{ID: lease.NewID(), Kind: shard.Switchover, By: "the agent of " + s.cfg.Announced + ", which stops", At: v.Now}
+		if _, err := s.cfg.Registry.UpdateRow(ctx, shard.RowUpdate{Row: row}); !errors.Is(err, shard.ErrChanged) {
+			return row.Request.ID, err
+		}
+		if v, err = s.cfg.Registry.ReadView(ctx, s.cfg.Shard); err != nil {
+			return "", err
+		}
+	}
+	return "", nil
 }
 
 // isDone reports whether nothing keeps the agent any more.
