@@ -18,43 +18,56 @@ func (w *Watcher) reportGroups(ctx context.Context) (every time.Duration, err er
 		every = min(max(s.grouped/4, 100*time.Millisecond), 5*time.Second)
 	}
 	held, err := bounded(ctx, w.cfg.Store.HeldGroups)
+	if err != nil {
+		return 0, err
+	}
 	for i := range held {
 		g := &held[i]
-		r, ok := w.groupReport(ctx, s, g, now)
-		if !ok || err != nil {
+		// After the first error no more requests: each may take the whole storeTimeout, and the other housekeeping waits.
+		r, ok, err := w.groupReport(ctx, s, g, now)
+		if err != nil {
+			return 0, err
+		}
+		if !ok {
 			continue
 		}
-		var made bool
-		made, err = bounded(ctx, func(ctx context.Context) (bool, error) { return w.cfg.Store.ReportGroup(ctx, r) })
+		made, err := bounded(ctx, func(ctx context.Context) (bool, error) { return w.cfg.Store.ReportGroup(ctx, r) })
+		if err != nil {
+			return 0, err
+		}
 		if made && len(g.Members) >= MaxSources {
 			every = soon // there may be more of them
 		}
 	}
-	if err != nil {
-		every = 0
-	}
-	return every, err
+	return every, nil
 }
 
 // groupReport is what to report of a group now; ok is false for nothing.
-func (w *Watcher) groupReport(ctx context.Context, s settingsCache, g *AlarmGroup, now time.Time) (GroupReport, bool) {
+func (w *Watcher) groupReport(ctx context.Context, s settingsCache, g *AlarmGroup, now time.Time) (r GroupReport, ok bool, err error) {
 	check := &Check{Name: g.Check}
 	if known := s.byName[g.Check]; known != nil {
 		check = &known.Check
 	}
 	t := groupReporter{check: check, value: groupValue(g.Check, g.Group), sinks: s.sinks, links: w.links(s), now: now}
-	if g.Alarm == "" || len(g.Members) > 0 {
-		return t.members(g)
+	switch {
+	case g.Alarm == "" || len(g.Members) > 0:
+		r, ok = t.members(g)
+		return r, ok, nil
+	case g.Standing > 0:
+		return r, false, nil
 	}
-	// The group is complete: its end repeats what its start said.
+	// No member is down: the end of the alarm repeats what its start said.
 	found, err := bounded(ctx, func(ctx context.Context) ([]Alarm, error) {
 		return w.cfg.Store.Alarms(ctx, AlarmQuery{ID: g.Alarm, Limit: 1})
 	})
+	if err != nil {
+		return r, false, err
+	}
 	var alarm Alarm
 	if len(found) > 0 {
 		alarm = found[0]
 	}
-	return t.end(g, alarm), err == nil && g.Standing == 0
+	return t.end(g, alarm), true, nil
 }
 
 // groupReporter makes the reports of a group.

@@ -1,8 +1,12 @@
 package monitor_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -161,3 +165,69 @@ func TestGroupingEnds(t *testing.T) {
 
 // sweepWithin is when what nobody asks for is done at the latest.
 const sweepWithin = 62 * time.Second
+
+// hungAlarms is a store that does not answer who asks for the alarm of a group.
+type hungAlarms struct {
+	monitor.Store
+	hung  atomic.Bool
+	mu    sync.Mutex
+	calls string // A: an alarm that was not read; G: the groups were read
+}
+
+func (s *hungAlarms) note(call string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls += call
+}
+
+func (s *hungAlarms) Alarms(ctx context.Context, q monitor.AlarmQuery) ([]monitor.Alarm, error) {
+	if q.ID == "" || !s.hung.Load() {
+		return s.Store.Alarms(ctx, q)
+	}
+	s.note("A")
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (s *hungAlarms) HeldGroups(ctx context.Context) ([]monitor.AlarmGroup, error) {
+	s.note("G")
+	return s.Store.HeldGroups(ctx)
+}
+
+// A store that does not answer is an error of the watcher. One request, not one for each group, holds up the other
+// housekeeping.
+func TestGroupsOfAHungStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, racks)
+		store := &hungAlarms{Store: w.ref}
+		w.table = store
+		var all []string
+		for _, rack := range []string{"r1", "r2", "r3"} {
+			members := []string{rack + "a", rack + "b", rack + "c"}
+			w.declare(rack, members...)
+			all = append(all, members...)
+		}
+		i := w.start("i")
+		time.Sleep(20 * time.Second)
+		if told := w.told(); len(told) != 3 {
+			t.Fatalf("told of the groups: %+v", told)
+		}
+		store.hung.Store(true)
+		i.beating(all...)
+		time.Sleep(time.Minute)
+		store.mu.Lock()
+		calls := store.calls
+		store.mu.Unlock()
+		if strings.Contains(calls, "AA") || !strings.Contains(calls, "AG") {
+			t.Errorf("requests to the hung store: %s", calls)
+		}
+		if i.Stats().Failures == 0 {
+			t.Error("the store did not answer, and no failure is counted")
+		}
+		store.hung.Store(false)
+		time.Sleep(15 * time.Second)
+		if told := w.told(); len(told) != 6 {
+			t.Errorf("the groups have ended, and told is %+v", told)
+		}
+	})
+}
