@@ -91,6 +91,9 @@ type ResolvedSource struct {
 	Full bool
 }
 
+// WhyFull says why a source was not learned when [ResolvedSource.Full] is true, and what to do.
+const WhyFull = "the check has learned as many sources as it may; declare this one, or raise max_learned of the check"
+
 // HeartbeatUpdate is what one or several heartbeats of a source change in the store.
 type HeartbeatUpdate struct {
 	Source int64

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -82,6 +83,9 @@ func httpClient(by http.RoundTripper) *http.Client {
 // leastPause is between two tries of a request that came too soon.
 const leastPause = 100 * time.Millisecond
 
+// maxDrain is how many bytes of an answer are read that says to come again.
+const maxDrain = 64 << 10
+
 // retryTransport retries a request that was rate-limited, when the server says, as
 // long as its context lasts.
 type retryTransport struct{ http.RoundTripper }
@@ -98,6 +102,7 @@ func (p retryTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		if ends, ok := r.Context().Deadline(); err != nil || !ok || time.Until(ends) <= wait {
 			return answer, nil // the caller is told
 		}
+		_, _ = io.CopyN(io.Discard, answer.Body, maxDrain) // read to its end, the connection can be used again
 		answer.Body.Close()
 		if !pause(r.Context(), wait) {
 			return nil, context.Cause(r.Context())

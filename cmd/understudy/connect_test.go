@@ -5,9 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,6 +90,41 @@ func TestPatient(t *testing.T) {
 			cancel()
 		}
 	})
+}
+
+// TestPatientReusesConnections: requests that were too many do not make connections.
+func TestPatientReusesConnections(t *testing.T) {
+	var refuse, made atomic.Int64
+	refuse.Store(3)
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if refuse.Add(-1) >= 0 {
+			w.Header().Set("Retry-After", "0")
+			http.Error(w, strings.Repeat("too many ", 1000), http.StatusTooManyRequests)
+		}
+	}))
+	srv.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			made.Add(1)
+		}
+	}
+	srv.Start()
+	defer srv.Close()
+	by := &http.Transport{}
+	defer by.CloseIdleConnections()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, srv.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := httpClient(by).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	if answer.StatusCode != http.StatusOK || made.Load() > 3 { // without reuse there are 4
+		t.Errorf("%s over %d connections", answer.Status, made.Load())
+	}
 }
 
 type roundTrip func(*http.Request) (*http.Response, error)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -133,6 +134,9 @@ func storeBeat(ctx context.Context, t monitor.Store, b monitor.Heartbeat) error 
 		if err != nil {
 			return err
 		}
+		if found[0].Full {
+			return errFull(b)
+		}
 		if found[0].ID == 0 {
 			return unknownSource(ctx, t, b)
 		}
@@ -149,6 +153,11 @@ func storeBeat(ctx context.Context, t monitor.Store, b monitor.Heartbeat) error 
 		}
 	}
 	return unknownSource(ctx, t, b)
+}
+
+// errFull says why the source of b was not learned.
+func errFull(b monitor.Heartbeat) error {
+	return fmt.Errorf("%w: %q of check %q: %s", monitor.ErrNoSource, b.Source, b.Check, monitor.WhyFull)
 }
 
 // unknownSource says why a source is not known, and not learned.
@@ -182,6 +191,8 @@ func (a *app) beatServer(ctx context.Context, b monitor.Heartbeat) error {
 			return fmt.Errorf("%w: the server answered %d: %s", lease.ErrUnavailable, refused.Status, termtext.Line(refused.Error()))
 		case err != nil:
 			return apiError(err)
+		case taken.Unknown > 0 && len(taken.Errors) > 0 && strings.HasSuffix(taken.Errors[0].Detail, monitor.WhyFull):
+			return errFull(b)
 		case taken.Unknown > 0:
 			return fmt.Errorf("%w: %q, or it is fixed to declared sources", monitor.ErrNoCheck, b.Check)
 		case len(taken.Errors) > 0:

@@ -255,7 +255,7 @@ func recordOutcomes(d *decoder, outcomes []monitor.Outcome, path string, letters
 		}
 		detail := fmt.Sprintf("event %q, source %q", b.Check, b.Source)
 		if o == monitor.Full {
-			detail += ": the check has learned as many sources as it may; declare this one, or raise max_learned of the check"
+			detail += ": " + monitor.WhyFull
 		}
 		letters.Add(DeadLetter{At: now, Path: path, Cause: cause, Detail: detail})
 		tell(d.places[i], cause, detail)
