@@ -33,6 +33,7 @@ type queue struct {
 	mu     sync.Mutex
 	calls  []*call
 	from   int // the first that is still in it
+	gone   int // calls from there on whose callers have left, untouched
 	room   int
 	held   int // beats that take up room
 	closed bool
@@ -47,11 +48,7 @@ func (q *queue) push(c *call) error {
 	case len(c.beats) > q.room:
 		return ErrBusy
 	}
-	if q.from > len(q.calls)/2 { // the front half is empty
-		n := copy(q.calls, q.calls[q.from:])
-		clear(q.calls[n:])
-		q.calls, q.from = q.calls[:n], 0
-	}
+	q.compact()
 	c.next, c.untouched = 0, true
 	q.calls = append(q.calls, c)
 	q.room -= len(c.beats)
@@ -74,6 +71,7 @@ func (q *queue) pop(most int) (p part, ok bool) {
 		c := q.calls[q.from]
 		if c.untouched && c.abandoned.Load() {
 			q.removeFirst() // its room is free again
+			q.gone--
 			continue
 		}
 		p = part{c, c.next, min(len(c.beats), c.next+most)}
@@ -110,8 +108,29 @@ func (q *queue) abandon(c *call) (untouched bool) {
 	if c.untouched {
 		q.room += len(c.beats)
 		q.held -= len(c.beats)
+		// The call may stay until the next compaction. What it takes up besides itself may not: it counts no more.
+		c.beats, c.outcomes = nil, nil
+		q.gone++
+		q.compact()
 	}
 	return c.untouched
+}
+
+// compact moves the calls that wait to the front when they are fewer than the others: those that were taken out, and
+// those of callers that have left, who come and go while a flush keeps trying.
+func (q *queue) compact() {
+	if q.from+q.gone <= len(q.calls)/2 {
+		return
+	}
+	n := 0
+	for _, c := range q.calls[q.from:] {
+		if !c.untouched || !c.abandoned.Load() {
+			q.calls[n] = c
+			n++
+		}
+	}
+	clear(q.calls[n:])
+	q.calls, q.from, q.gone = q.calls[:n], 0, 0
 }
 
 // freeRoom frees the room of beats whose fate is known.
