@@ -144,8 +144,13 @@ func (l *loop) answer(e protocol.Effect) {
 			who.value(e.Entry, &l.replies)
 		}
 	case protocol.KeepAlive:
-		if who := l.waiters[e.Token]; who != nil && who.client != nil {
+		switch who := l.waiters[e.Token]; {
+		case who == nil:
+		case who.client != nil:
 			l.replies.send(who, wire.Reply{Kind: wire.ReplyKeepAlive})
+		case who.gone.Load(): // there was no room to say so
+			l.takeWaiter(e.Token)
+			l.own = append(l.own, protocol.Cancel{Token: e.Token})
 		}
 	case protocol.Refer:
 		if who := l.takeWaiter(e.Token); who != nil {

@@ -123,12 +123,13 @@ func (f *front) message(conn *zmtp.Conn, m zmtp.Message) {
 	wall := f.cfg.Wall().UnixMilli()
 	wait := r.Wait(wall)
 	if r.Patience == 0 {
-		// Only the original's clients are judged by their clocks, which may be off.
+		// Clients that do not say how long they wait, as the original's, are judged by their clocks, which may be off.
 		wait = r.Wait(wall - f.cfg.Timings.Skew.Milliseconds())
 	}
 	switch {
 	case wait <= 0:
 		f.counters.badRequests.Add(1)
+		c.error(wire.CodeBadRequest, "the request has expired; say how many milliseconds you wait, or set the clock", 0)
 		return
 	case r.Op == wire.OpDiscover:
 		c.reply(wire.Reply{Kind: wire.ReplyServers, Servers: *f.servers.Load()})

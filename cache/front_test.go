@@ -193,6 +193,8 @@ func TestExtendedClient(t *testing.T) {
 	r.want("4", "!", string(wire.CodeTooLarge))
 	ask("5", "", 60_000)
 	r.want("5", "!", string(wire.CodeBadRequest))
+	ask("8", "key", 0) // judged by its clock
+	r.want("8", "!", string(wire.CodeBadRequest))
 	ask("6", "slow", 100)
 	r.want("6", "!")
 	r.send("7", "?", "\x01", "key", "", "\x03", decimal(60_000)) // refresh

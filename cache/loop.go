@@ -85,6 +85,17 @@ func (l *loop) report(e event) {
 	}
 }
 
+// reportWithin is report for a caller, who waits for room until ctx ends; it returns ctx's error then.
+func (l *loop) reportWithin(ctx context.Context, e event) error {
+	select {
+	case l.inbox <- e:
+	case <-l.ended:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
 // tryReport is report for those who are refused when there is no room.
 func (l *loop) tryReport(e event) bool {
 	select {

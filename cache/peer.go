@@ -262,14 +262,18 @@ func (p *Peer) call(ctx context.Context, refusable bool, in protocol.Input) (ans
 		}
 	} else {
 		p.counters.waiting.Add(1)
-		p.loop.report(event{in: in, who: who})
+		if err := p.loop.reportWithin(ctx, event{in: in, who: who}); err != nil {
+			p.counters.waiting.Add(-1)
+			return answer{}, err
+		}
 	}
 	select {
 	case a := <-who.answer:
 		return a, a.err
 	case <-ctx.Done():
 		who.gone.Store(true)
-		p.loop.report(event{do: func() { p.loop.cancel(who) }})
+		// A loop that waits for the disk has no room, perhaps for seconds: it forgets the waiter at its next keep-alive.
+		p.loop.tryReport(event{do: func() { p.loop.cancel(who) }})
 		return answer{}, ctx.Err()
 	case <-p.loop.ended:
 	}

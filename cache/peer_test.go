@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/understudy-ha/understudy/cache/protocol"
@@ -264,10 +265,49 @@ func TestCallerGivesUp(t *testing.T) {
 	gone.gone.Store(true)
 	c.peers[0].wait(event{in: protocol.Get{Key: "key", Until: c.peers[0].cfg.Clock.Now() + time.Hour}, who: gone})
 	eventually(t, "it is not let in", func() bool { return c.peers[0].Stats().Waiting == 0 })
+	unsaid := newCaller() // when the loop had no room for the news
+	c.peers[0].wait(event{in: protocol.Get{Key: "key", Until: c.peers[0].cfg.Clock.Now() + time.Hour}, who: unsaid})
+	eventually(t, "it waits", func() bool {
+		v, err := viewOf(c, c.peers[0].Peer, "key")
+		return err == nil && v.Waiting == 1
+	})
+	unsaid.gone.Store(true)
+	eventually(t, "it is forgotten", func() bool { return c.peers[0].Stats().Waiting == 0 })
 	c.peers[0].stop()
 	if _, err := c.peers[0].Get(c.ctx(), "key", GetOptions{}); !errors.Is(err, ErrClosed) {
 		t.Errorf("after the end: %v", err)
 	}
+}
+
+// Callers return when their contexts end, also while the loop waits for the disk and takes nothing.
+func TestCallerOfABlockedLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, err := New(Config{Self: "tcp://127.0.0.1:1", Members: []protocol.Member{{URL: "tcp://127.0.0.1:1", API: "tcp://127.0.0.1:2"}}, Origin: echo})
+		if err != nil {
+			t.Fatal(err)
+		}
+		close(p.ready)
+		for len(p.loop.inbox) < cap(p.loop.inbox) {
+			p.loop.report(event{})
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		free := time.AfterFunc(time.Minute, func() { close(p.loop.ended) }) // so that a caller that blocks returns at all
+		defer free.Stop()
+		began := time.Now()
+		if _, err := p.Get(ctx, "key", GetOptions{}); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > time.Second {
+			t.Errorf("a Get: %v after %v", err, time.Since(began))
+		}
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began = time.Now()
+		if _, _, err := p.Remove(ctx, protocol.OneKey, "key"); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > time.Second {
+			t.Errorf("a Remove: %v after %v", err, time.Since(began))
+		}
+		if n := p.counters.waiting.Load(); n != 1 { // the Get is still in the queue of the loop
+			t.Errorf("%d wait", n)
+		}
+	})
 }
 
 func TestRunsOnce(t *testing.T) {

@@ -24,6 +24,9 @@ const (
 // least recently is evicted, over all shards, exactly: a use takes a number from
 // one counter, and the shard whose tail has the lowest number loses it.
 //
+// Terms of keys without a copy, which anybody can make by asking for keys that do not exist, have a part of the table at
+// most: beyond it, the least recently used of them is evicted in place of a copy.
+//
 // Its use is a hit or a Put. Get, Match and page look without using.
 type table struct {
 	seed     maphash.Seed
@@ -34,17 +37,23 @@ type table struct {
 
 	used              atomic.Uint64 // the last use's number
 	keys, bytes, gone atomic.Int64  // changed by the writer only
+	bareKeys          int64         // of keys: those without a copy; the writer's, as is
+	bareBytes         int64         // what they take up
 	forgot            int64         // the highest term of what was evicted; the writer's
 }
 
 var _ protocol.Table = (*table)(nil)
 
-// shard is a part of the table. Its list, from first to last, is in the order of
+// barePart is the part of the table that keys without a copy may fill: one in so many.
+const barePart = 16
+
+// shard is a part of the table. Its lists, from first to last, are in the order of
 // use, the most recent first.
 type shard struct {
-	mu    sync.Mutex
-	nodes map[string]*node
-	root  node // root.next is the first, root.prev the last
+	mu     sync.Mutex
+	nodes  map[string]*node
+	copies node // copies.next is the first, copies.prev the last
+	bare   node // the same, of keys without a copy
 }
 
 type node struct {
@@ -63,7 +72,8 @@ func newTable(maxKeys int, maxBytes int64, evicted func(key string)) *table {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.nodes = map[string]*node{}
-		s.root.next, s.root.prev = &s.root, &s.root
+		s.copies.next, s.copies.prev = &s.copies, &s.copies
+		s.bare.next, s.bare.prev = &s.bare, &s.bare
 	}
 	return t
 }
@@ -103,18 +113,18 @@ func (t *table) finishHit(s *shard, n *node, wall int64) (protocol.Entry, bool) 
 
 // moveToFront makes n the most recently used; s is locked.
 func (t *table) moveToFront(s *shard, n *node) {
-	// The number is taken under the shard's lock: the shard's list is in the order
+	// The number is taken under the shard's lock: the shard's lists are in the order
 	// of numbers.
 	n.used = t.used.Add(1)
-	if s.root.next != n {
-		n.unlink()
-		s.pushFront(n)
+	root := &s.copies
+	if !n.entry.Held() {
+		root = &s.bare
 	}
-}
-
-func (s *shard) pushFront(n *node) {
-	n.prev, n.next = &s.root, s.root.next
-	n.prev.next, n.next.prev = n, n
+	if root.next != n {
+		n.unlink()
+		n.prev, n.next = root, root.next
+		n.prev.next, n.next.prev = n, n
+	}
 }
 
 func (n *node) unlink() {
@@ -123,12 +133,16 @@ func (n *node) unlink() {
 	}
 }
 
-// last is the least recently used of a shard, nil when it is empty; s is locked.
-func (s *shard) last() *node {
-	if s.root.prev == &s.root {
+// last is the least recently used of a shard, or of its keys without a copy; nil when there is none. s is locked.
+func (s *shard) last(bare bool) *node {
+	n := s.bare.prev
+	if c := s.copies.prev; !bare && c != &s.copies && (n == &s.bare || c.used < n.used) {
+		return c
+	}
+	if n == &s.bare {
 		return nil
 	}
-	return s.root.prev
+	return n
 }
 
 // Get implements [protocol.Table].
@@ -161,16 +175,26 @@ func (t *table) Put(key string, e protocol.Entry) {
 		// in memory with it.
 		n = &node{key: strings.Clone(key)}
 		s.nodes[n.key] = n
-		t.keys.Add(1)
-		t.bytes.Add(size(key, e))
 	} else {
-		t.bytes.Add(size(key, e) - size(key, n.entry))
+		t.count(n, -1)
 	}
 	n.entry = e
+	t.count(n, 1)
 	t.moveToFront(s, n)
 	s.mu.Unlock()
 	for t.keys.Load() > int64(t.maxKeys) || t.bytes.Load() > t.maxBytes {
-		t.evict()
+		t.evict(t.bareKeys > int64(t.maxKeys+barePart-1)/barePart || t.bareBytes > t.maxBytes/barePart)
+	}
+}
+
+// count adds a node to what is held, or takes it off: by is 1 or -1.
+func (t *table) count(n *node, by int64) {
+	bytes := by * size(n.key, n.entry)
+	t.keys.Add(by)
+	t.bytes.Add(bytes)
+	if !n.entry.Held() {
+		t.bareKeys += by
+		t.bareBytes += bytes
 	}
 }
 
@@ -187,8 +211,7 @@ func (t *table) remove(key string) {
 func (t *table) unlink(s *shard, n *node) {
 	n.unlink()
 	delete(s.nodes, n.key)
-	t.keys.Add(-1)
-	t.bytes.Add(-size(n.key, n.entry))
+	t.count(n, -1)
 }
 
 // Forgot implements [protocol.Table].
@@ -202,16 +225,16 @@ func (t *table) drop(key string, e protocol.Entry) {
 	}
 }
 
-// evict drops the least recently used entry. Readers may use it in between; then
+// evict drops the least recently used entry, or bare entry. Readers may use it in between; then
 // it looks again.
-func (t *table) evict() {
+func (t *table) evict(bare bool) {
 	for {
 		var oldest *shard
 		var used uint64
 		for i := range t.shards {
 			s := &t.shards[i]
 			s.mu.Lock()
-			if n := s.last(); n != nil && (oldest == nil || n.used < used) {
+			if n := s.last(bare); n != nil && (oldest == nil || n.used < used) {
 				oldest, used = s, n.used
 			}
 			s.mu.Unlock()
@@ -220,7 +243,7 @@ func (t *table) evict() {
 			return
 		}
 		oldest.mu.Lock()
-		n := oldest.last()
+		n := oldest.last(bare)
 		if n.used != used {
 			oldest.mu.Unlock()
 			continue

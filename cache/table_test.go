@@ -22,11 +22,13 @@ func held(value string) protocol.Entry {
 
 // TestTableOrder plays random uses against a list that is a plain slice.
 func TestTableOrder(t *testing.T) {
-	const maxKeys = 20
+	const maxKeys, maxBare = 20, 2
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		var evicted, wantEvicted []string
 		var order []string // the least recent first
+		bare := map[string]bool{}
+		isBare := func(key string) bool { return bare[key] }
 		use := func(key string) {
 			order = slices.DeleteFunc(order, func(k string) bool { return k == key })
 			order = append(order, key)
@@ -36,10 +38,16 @@ func TestTableOrder(t *testing.T) {
 			key := strconv.Itoa(r.IntN(2 * maxKeys))
 			switch r.IntN(8) {
 			case 0, 1, 2, 3:
-				tab.Put(key, [...]protocol.Entry{held(key), {Term: 7}, {Seen: 7}}[r.IntN(3)]) // a term alone is held too
+				e := [...]protocol.Entry{held(key), {Term: 7}, {Seen: 7}}[r.IntN(3)] // a term alone is held too
+				tab.Put(key, e)
 				use(key)
+				bare[key] = !e.Held()
 				if len(order) > maxKeys {
-					wantEvicted, order = append(wantEvicted, order[0]), order[1:]
+					out := 0
+					if n := len(slices.DeleteFunc(slices.Clone(order), func(k string) bool { return !bare[k] })); n > maxBare {
+						out = slices.IndexFunc(order, isBare)
+					}
+					wantEvicted, order = append(wantEvicted, order[out]), slices.Delete(order, out, out+1)
 				}
 			case 4, 5:
 				tab.useCopy([]byte(key), 1)
@@ -60,6 +68,27 @@ func TestTableOrder(t *testing.T) {
 		}
 		if diff := cmp.Diff(wantEvicted, evicted); diff != "" {
 			t.Fatalf("seed %d: %s", seed, diff)
+		}
+	}
+}
+
+// Keys without a copy evict few copies, however many are asked for.
+func TestTableOfMissingKeys(t *testing.T) {
+	const maxKeys = 160
+	for _, tab := range []*table{newTable(maxKeys, 1<<30, nil), newTable(1<<20, maxKeys*(entryOverhead+10), nil)} {
+		for i := range maxKeys {
+			tab.Put(fmt.Sprintf("copy/%03d", i), held("1"))
+		}
+		for i := range 10_000 {
+			tab.Put(fmt.Sprintf("miss/%05d", i), protocol.Entry{Seen: int64(i)})
+		}
+		kept := 0
+		tab.Match("copy/", func(string, protocol.Entry) bool { kept++; return true })
+		if least := maxKeys - maxKeys/barePart - 1; kept < least {
+			t.Errorf("%d of %d copies are left, want %d", kept, maxKeys, least)
+		}
+		if n := tab.Forgot(); n < 9000 {
+			t.Errorf("what was evicted used terms up to %d", n)
 		}
 	}
 }
@@ -222,7 +251,7 @@ func TestTableConcurrent(t *testing.T) {
 	for i := range tab.shards {
 		s := &tab.shards[i]
 		used := tab.used.Load() + 1
-		for n := s.root.next; n != &s.root; n = n.next {
+		for n := s.copies.next; n != &s.copies; n = n.next {
 			if n.used >= used || s.nodes[n.key] != n {
 				t.Fatalf("shard %d is not in the order of use", i)
 			}

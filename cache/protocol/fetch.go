@@ -110,11 +110,10 @@ func (m *Machine) handleAnnounce(from string, a Announce) {
 	case a.Expire > e.Expire && m.isBelievable(a.Expire):
 		m.send(from, EntryReq{a.Key})
 	}
-	k := m.keys[a.Key]
-	if k == nil && len(m.keys) >= maxActive {
+	if !m.hasRoom(a.Key) {
 		return
 	}
-	k = m.key(a.Key)
+	k := m.key(a.Key)
 	defer m.schedule(k)
 	switch k.state {
 	case Fetching:
@@ -247,11 +246,7 @@ func (m *Machine) handleFailed(from string, f Failed) {
 		m.counters.Ignored++
 		return
 	}
-	k := m.keys[f.Key]
-	if k == nil && len(m.keys) >= maxActive {
-		return
-	}
-	k = m.key(f.Key)
+	k := m.key(f.Key)
 	switch {
 	case k.state == Fetching, k.state == Follower && (k.leader != from || f.Term < k.term):
 		m.schedule(k)

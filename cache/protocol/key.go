@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"cmp"
+	"container/list"
 	"hash/fnv"
 	"slices"
 	"time"
@@ -54,6 +55,7 @@ type key struct {
 	keepAliveAt   time.Duration // when to run checkWaiters
 	timerAt       time.Duration // its place in the heap of timers follows from it
 	heapIndex     int           // -1: not in the heap, since nothing is due
+	inFailures    *list.Element // nil: more than its failure is remembered
 	electionBegan time.Duration
 }
 
@@ -74,6 +76,42 @@ type failure struct {
 
 // forget is when failures are counted from one again.
 func (m *Machine) forget(f failure) time.Duration { return f.until + m.Timings.FailMax }
+
+// maxActive bounds the keys for which something continues, maxFailures those of which only a failure is
+// remembered: at 20,000 failures a second it is three times the first back-off.
+const (
+	maxActive   = 1 << 18
+	maxFailures = 1 << 16
+)
+
+// hasRoom reports whether something may continue for this key, which is remembered then.
+func (m *Machine) hasRoom(name string) bool {
+	return m.keys[name] != nil || len(m.keys)-m.failures.Len() < maxActive
+}
+
+// isActive reports whether something continues, besides that a failure may be remembered.
+func (k *key) isActive() bool { return k.state != Idle || len(k.waiters) > 0 || k.wanted }
+
+// placeInFailures puts a key into the list of failures, or takes it out, after its state has changed.
+func (m *Machine) placeInFailures(k *key) {
+	switch only := !k.isActive() && k.failure.count > 0; {
+	case only && k.inFailures == nil:
+		k.inFailures = m.failures.PushBack(k)
+	case !only && k.inFailures != nil:
+		m.failures.Remove(k.inFailures)
+		k.inFailures = nil
+	}
+}
+
+// dropFailures forgets the oldest failures beyond maxFailures: their next fetch does not wait. It runs between steps,
+// when nothing refers to these keys.
+func (m *Machine) dropFailures() {
+	for m.failures.Len() > maxFailures {
+		k := m.failures.Front().Value.(*key)
+		k.failure = failure{}
+		m.schedule(k)
+	}
+}
 
 func (m *Machine) key(name string) *key {
 	k := m.keys[name]

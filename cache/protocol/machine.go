@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"container/heap"
+	"container/list"
 	"time"
 )
 
@@ -53,11 +54,12 @@ type Machine struct {
 	effects []Effect
 	kept    []Effect // of the start, for the first step
 
-	keys    map[string]*key
-	timers  timers
-	waiters map[Token]*waiter
-	peers   map[string]*peer
-	busy    int // keys for which this peer stands or fetches
+	keys     map[string]*key
+	failures list.List // of the keys of which only a failure is remembered, the oldest first
+	timers   timers
+	waiters  map[Token]*waiter
+	peers    map[string]*peer
+	busy     int // keys for which this peer stands or fetches
 
 	floor                      int64 // terms up to it may have been used before the start
 	ceiling                    int64
@@ -125,6 +127,7 @@ func (m *Machine) Step(now Now, in Input) []Effect {
 	now.Boot = max(now.Boot, m.now.Boot)
 	clear(m.effects)
 	m.now, m.effects, m.kept = now, append(m.effects[:0], m.kept...), nil
+	m.dropFailures()
 	m.runDue()
 	switch in := in.(type) {
 	case Get:
@@ -353,7 +356,8 @@ func (m *Machine) schedule(k *key) {
 	default:
 		heap.Push(&m.timers, k)
 	}
-	if k.timerAt == never && k.state == Idle && len(k.waiters) == 0 && !k.wanted {
+	m.placeInFailures(k)
+	if k.timerAt == never && !k.isActive() {
 		delete(m.keys, k.name)
 	}
 }

@@ -22,7 +22,7 @@ func (m *Machine) handleQuestion(from string, q Question) {
 	}
 	// A copy that is good enough needs no fetch. While this peer abstains it may be bound by a promise that it
 	// has forgotten. And keys beyond maxActive would not be remembered with their promise.
-	if e.Expire > max(m.now.Wall, q.Since) || m.isAbstaining() || k == nil && len(m.keys) >= maxActive {
+	if e.Expire > max(m.now.Wall, q.Since) || m.isAbstaining() || !m.hasRoom(q.Key) {
 		m.refuseVote(from, q, e)
 		return
 	}
@@ -43,9 +43,6 @@ func (m *Machine) handleQuestion(from string, q Question) {
 	m.decideVote(k, from, q, e)
 	m.schedule(k)
 }
-
-// maxActive bounds the keys of which anything is remembered besides the copy.
-const maxActive = 1 << 18
 
 // decideVote gives the vote or not, when nothing but other candidates stands against it.
 func (m *Machine) decideVote(k *key, from string, q Question, e Entry) {

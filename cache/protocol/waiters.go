@@ -57,6 +57,14 @@ func (k *key) minTerm() (term int64) {
 // the copy is not fresh.
 func (m *Machine) get(in Get) {
 	e := m.Table.Get(in.Key)
+	if !m.hasRoom(in.Key) {
+		if e.Held() && e.Expire > min(in.After, m.now.Wall) && !in.Refresh {
+			m.emit(Reply{in.Token, e}) // a later request sees to a fetch
+			return
+		}
+		m.emit(Refuse{in.Token, Overloaded, "too many keys are fetched or waited for at this peer", m.Timings.KeepAlive})
+		return
+	}
 	k := m.key(in.Key)
 	defer m.schedule(k)
 	w := &waiter{token: in.Token, key: k, minExpire: min(in.After, m.now.Wall), minTerm: -1, until: in.Until}
