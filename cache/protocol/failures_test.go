@@ -83,6 +83,10 @@ func TestActiveKeysAreBounded(t *testing.T) {
 	if r := ask(m, now, 2); r == nil || r.Reason != Overloaded || len(m.keys) != maxActive {
 		t.Errorf("with %d keys: %+v", len(m.keys), r)
 	}
+	m.Table.Put("key-3", Entry{Term: 1, Expire: 1})
+	if r := ask(m, now, 3); r != nil || m.keys["key-3"] != nil {
+		t.Errorf("a key of which there is an old copy: %+v", r)
+	}
 	if r := ask(m, now, 0); r != nil {
 		t.Errorf("a key that is fetched: %+v", r)
 	}
