@@ -150,7 +150,7 @@ func (l *loop) answer(e protocol.Effect) {
 			l.replies.send(who, wire.Reply{Kind: wire.ReplyKeepAlive})
 		case who.gone.Load(): // there was no room to say so
 			l.takeWaiter(e.Token)
-			l.own = append(l.own, protocol.Cancel{Token: e.Token})
+			l.own = append(l.own, protocol.Cancel(e))
 		}
 	case protocol.Refer:
 		if who := l.takeWaiter(e.Token); who != nil {
