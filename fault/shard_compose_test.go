@@ -17,7 +17,7 @@ func TestFaultShardComposed(t *testing.T) {
 	t.Parallel()
 	programs := fault.Build(t)
 	// A part has half an hour, also on a machine that takes four times as long as one that is idle.
-	parts, seeds := uint64(2), uint64(6)
+	parts, seeds := uint64(2), uint64(10)
 	if prove {
 		parts, seeds = 10, 100
 	}

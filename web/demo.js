@@ -79,7 +79,8 @@ async function act(o) {
   try {
     if (o.off) throw new Error(`not now: ${o.off}.`);
     await ask(`/v1/demo/${encodeURIComponent(o.id)}`, { method: 'POST' });
-    say(`${o.title}: done.${o.promised_ms ? ` Promised: ${o.text.replace(/,$/, '')} within ${seconds(o.promised_ms)}.` : ''}`);
+    const promise = o.text.slice(o.text.indexOf(': ') + 2).replace(/,$/, ''); // before it stands what is the case now
+    say(`${o.title}: done.${o.promised_ms ? ` Promised within ${seconds(o.promised_ms)}: ${promise}.` : ''}`);
   } catch (err) {
     say(`${o.title}: ${err.message}`);
   }

@@ -107,7 +107,7 @@ func (m *monitorAct) settled(ctx context.Context) bool {
 
 func (m *monitorAct) offers() []offer {
 	return []offer{m.d.kill(m.sensor, "machine", offer{
-		ID: "monitor-kill", Part: "monitor", Text: fmt.Sprintf("%s must beat within %s: one alarm is sent, which ends when it is back,", sensorName, seconds(m.limit())),
+		ID: "monitor-kill", Part: "monitor", Text: fmt.Sprintf("%s must send a heartbeat within %s: one alarm is sent, which ends when it is back,", sensorName, seconds(m.limit())),
 	}, m.worstDelay())}
 }
 

@@ -29,6 +29,10 @@ func TestConformance(t *testing.T) {
 		}
 	}
 	t.Run("by socket", run(server.OnSocket, alone))
+	if prove {
+		t.Run("direct", run(direct, alone))
+		t.Run("pgbouncer", run(bouncer.URL, alone))
+	}
 	exec(t, server.URL(), `ALTER ROLE postgres SET default_transaction_isolation = 'serializable';
 		ALTER ROLE postgres SET DateStyle = 'SQL, DMY'; ALTER ROLE postgres SET TimeZone = 'Asia/Kathmandu'`)
 	t.Run("strange settings by pgbouncer", run(bouncer.URL, together))
