@@ -197,8 +197,9 @@ var tellingSeeds = map[string]uint64{
 	"removals are forgotten at a restart":          216,
 
 	"a switchover does not wait for the last writes": 14,
-	"one signal is enough":                           86,
-	"the fence is not closed":                        6,
+	"one signal is enough":                           101,
+	"the fence is not closed":                        83,
+	"only some promise":                              15,
 }
 
 // tried tells make prove's table how many histories a test tries.
