@@ -16,7 +16,7 @@ const (
 	fleetFlag  = fleetEvent + ",interval=60s,missed=3"
 )
 
-// waysToSend are ways to send, and what each should reach on PostgreSQL and SQLite.
+// waysToSend are those, and what each should reach on PostgreSQL and SQLite.
 var waysToSend = []struct {
 	name  string
 	o     senderOptions

@@ -21,7 +21,7 @@ const (
 	millionGrace   = 20 * time.Second // after which all of those have an alarm, if ever
 )
 
-// preload makes sources by SQL, as they are when they have intakeRound for a while: when they
+// preload makes sources by SQL, as they are when they have sent heartbeats for a while: when they
 // are looked at next is spread over the time after which each is looked at again.
 var preload = []string{
 	`INSERT INTO understudy.monitor_source (event, name, number, known, base, declared)
