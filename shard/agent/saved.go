@@ -27,7 +27,7 @@ func (s *saver) step(now time.Duration) {
 	}
 	m := s.folder.state()
 	if epoch := max(m.Epoch, s.view.Row.Epoch); epoch > m.Epoch {
-		s.save(true, func(m *shard.SavedState) { m.Epoch = max(m.Epoch, epoch) })
+		s.save(func() error { return s.folder.raise(epoch) })
 		return
 	}
 	n := s.probe.state
@@ -44,16 +44,18 @@ func (s *saver) step(now time.Duration) {
 		return
 	}
 	s.savedAt = now
-	s.save(false, func(m *shard.SavedState) {
-		*m = m.Updated(n, holding)
-		m.PrimaryLog = after
+	s.save(func() error {
+		return s.folder.change(false, func(m *shard.SavedState) {
+			*m = m.Updated(n, holding)
+			m.PrimaryLog = after
+		})
 	})
 }
 
-// save writes to the disk, which may hang, beside the loop.
-func (s *saver) save(sync bool, edit func(*shard.SavedState)) {
+// save has the folder written, which waits for a disk that may hang, beside the loop.
+func (s *saver) save(write func() error) {
 	s.background(saveState, s.cfg.storeTimeout(), func(context.Context) func() {
-		err := s.folder.change(sync, edit)
+		err := write()
 		return func() {
 			switch now := s.now(); {
 			case err == nil:
