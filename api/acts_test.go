@@ -31,7 +31,7 @@ func TestActsLeaveATrace(t *testing.T) {
 	do("PUT", "/v1/monitor/configuration", `{"checks":[{"check":"backup","interval_ms":60000},{"check":"disk","interval_ms":60000}]}`)
 	do("POST", "/v1/sources", `{"sources":[{"check":"disk","source":"db-1"}]}`)
 	do("DELETE", "/v1/cache/k", "")
-	// The command line serves the API to its own user, who is no token.
+	// The command line serves the API to its own user: the history names that user, not a token.
 	if s, err = New(Config{Store: st, Token: configToken1, Operator: "ann@db-1"}); err != nil {
 		t.Fatal(err)
 	}

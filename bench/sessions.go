@@ -16,7 +16,7 @@ import (
 // renews them all.
 const sessionsRole = "sessions"
 
-// sessionsOptions are what such a process is told at its start.
+// sessionsOptions tell such a process what to do.
 type sessionsOptions struct {
 	Server string // its address
 	First  int    // number of the first instance

@@ -78,7 +78,7 @@ func (r *reporter) recorded(id string, result Result) {
 	}
 }
 
-// why is the cause of a failure; without an answer there is no code.
+// why names the cause of a failure. It has no code when there was no answer.
 func why(code int, detail string) []any {
 	if code == 0 {
 		return []any{"detail", detail}

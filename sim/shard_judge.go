@@ -304,7 +304,7 @@ func (j *shardJudge) installed(v shard.View, row shard.Row) {
 		}
 	}
 	began := j.began
-	if row.Primary != v.Row.Primary { // a switchover that went back is no change of primary
+	if row.Primary != v.Row.Primary { // a switchover that was undone does not change the primary
 		j.began = maps.Clone(j.kept)
 	}
 	slices.Sort(missing)

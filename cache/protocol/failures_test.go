@@ -16,8 +16,8 @@ func lonePeer() (m *Machine, now Now) {
 	}), now
 }
 
-// ask asks for a key, and returns how it was refused.
-func ask(m *Machine, now Now, i int) (refused *Refuse) {
+// requestNth asks for a key, and returns how it was refused.
+func requestNth(m *Machine, now Now, i int) (refused *Refuse) {
 	for _, e := range m.Step(now, Get{Key: fmt.Sprint("key-", i), Until: now.Boot + time.Minute, Token: Token(i + 1)}) {
 		switch e := e.(type) {
 		case Refuse:
@@ -39,7 +39,7 @@ func fail(t *testing.T, m *Machine, now Now, i int) {
 	m.Step(now, Fetched{Key: k.name, Term: k.term, Err: "not found"})
 }
 
-// TestFailuresAreBounded: whoever asks for keys that do not exist neither fills the memory nor keeps others from theirs.
+// TestFailuresAreBounded: requests for keys that do not exist neither fill the memory nor keep others from theirs.
 func TestFailuresAreBounded(t *testing.T) {
 	const more = 1000
 	m, now := lonePeer()
@@ -49,7 +49,7 @@ func TestFailuresAreBounded(t *testing.T) {
 		m.schedule(k)
 	}
 	for i := range more {
-		ask(m, now, maxFailures+i)
+		requestNth(m, now, maxFailures+i)
 		fail(t, m, now, maxFailures+i)
 	}
 	m.Step(now, Tick{})
@@ -59,10 +59,10 @@ func TestFailuresAreBounded(t *testing.T) {
 	if m.keys[fmt.Sprint("key-", more-1)] != nil || m.keys[fmt.Sprint("key-", more)] == nil {
 		t.Error("it is not the oldest that are forgotten")
 	}
-	if r := ask(m, now, maxFailures); r == nil || r.Reason != OriginFailed {
+	if r := requestNth(m, now, maxFailures); r == nil || r.Reason != OriginFailed {
 		t.Errorf("during the back-off: %+v", r)
 	}
-	if ask(m, now, 0) != nil || m.keys["key-0"].state != Fetching {
+	if requestNth(m, now, 0) != nil || m.keys["key-0"].state != Fetching {
 		t.Error("a key whose failure is forgotten is not fetched")
 	}
 	m.Step(Now{now.Boot + time.Hour, now.Wall}, Tick{}) // key 0 is given up
@@ -75,23 +75,23 @@ func TestFailuresAreBounded(t *testing.T) {
 // TestActiveKeysAreBounded: beyond so many keys that are fetched, no other is begun, and failures do not count.
 func TestActiveKeysAreBounded(t *testing.T) {
 	m, now := lonePeer()
-	ask(m, now, 0)
-	ask(m, now, 1)
+	requestNth(m, now, 0)
+	requestNth(m, now, 1)
 	for i := range maxActive - 2 {
 		m.key(fmt.Sprint("other-", i)).wanted = true
 	}
-	if r := ask(m, now, 2); r == nil || r.Reason != Overloaded || len(m.keys) != maxActive {
+	if r := requestNth(m, now, 2); r == nil || r.Reason != Overloaded || len(m.keys) != maxActive {
 		t.Errorf("with %d keys: %+v", len(m.keys), r)
 	}
 	m.Table.Put("key-3", Entry{Term: 1, Expire: 1})
-	if r := ask(m, now, 3); r != nil || m.keys["key-3"] != nil {
+	if r := requestNth(m, now, 3); r != nil || m.keys["key-3"] != nil {
 		t.Errorf("a key of which there is an old copy: %+v", r)
 	}
-	if r := ask(m, now, 0); r != nil {
+	if r := requestNth(m, now, 0); r != nil {
 		t.Errorf("a key that is fetched: %+v", r)
 	}
 	fail(t, m, now, 1)
-	if r := ask(m, now, 2); r != nil {
+	if r := requestNth(m, now, 2); r != nil {
 		t.Errorf("when one has failed: %+v", r)
 	}
 }

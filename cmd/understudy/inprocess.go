@@ -89,7 +89,7 @@ func (a *app) withAPIOn(ctx context.Context, running bool, open func(context.Con
 	return withAdvice(a.nameStore(st, inProcessError(a.StoreURL, a.serveInProcess(ctx, st, running, f))))
 }
 
-// inProcessError is apiError where there is no server that anyone could look for: it is the store that is slow.
+// inProcessError is apiError for an API that this process serves to itself: what did not answer is the store.
 func inProcessError(storeURL string, err error) error {
 	if failed, ok := errors.AsType[*url.Error](err); ok && errors.Is(failed, context.DeadlineExceeded) {
 		text := fmt.Sprintf("the store %s did not answer in time; a change may have been made: look before you repeat it", termtext.URL(storeURL))

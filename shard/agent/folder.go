@@ -24,7 +24,7 @@ type folder struct {
 	lock *os.File
 	boot string
 
-	saved atomic.Pointer[shard.SavedState] // what is on the disk; whoever reads it does not wait for the disk
+	saved atomic.Pointer[shard.SavedState] // what is on the disk; reading it does not wait for the disk
 	mu    sync.Mutex                       // held by who writes
 }
 

@@ -87,8 +87,8 @@ type refusedError struct {
 func (e refusedError) Error() string   { return e.words + " (SQLSTATE " + e.pg.Code + ")" }
 func (e refusedError) Unwrap() []error { return []error{e.meaning, e.pg} }
 
-// connectError is why there is no connection, each cause once: the driver names an address for each attempt at it, and with
-// sslmode=prefer first that the server does without TLS, which is no cause.
+// connectError says why there is no connection, each cause once. The driver repeats a cause for each address that it tries,
+// and with sslmode=prefer it begins with the server's refusal of TLS, which is not the cause.
 type connectError struct{ error }
 
 func (e connectError) Unwrap() error { return e.error }
