@@ -99,7 +99,9 @@ func LetOthers(ctx context.Context, cfg Config) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, cfg.Keeper.Timing().Timeout, errNobody)
 	defer cancel()
 	places := Leases(cfg.Role, max(1, cfg.Holders))
-	err := awaitCondition(ctx, cfg.Keeper, places, cfg.Keeper.Timing().Interval, func(ctx context.Context) (bool, error) {
+	// A standby that takes one place leaves the list of the others a moment later, which wakes nobody: so look often.
+	every := cfg.Keeper.Timing().Interval / 8
+	err := awaitCondition(ctx, cfg.Keeper, places, every, func(ctx context.Context) (bool, error) {
 		for n, id := range places {
 			l, err := cfg.Keeper.Store().Get(ctx, id)
 			if err != nil {
