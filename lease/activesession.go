@@ -44,6 +44,14 @@ func (l *ActiveSession) Remaining() time.Duration {
 // Valid reports whether the session may be trusted now.
 func (l *ActiveSession) Valid() bool { return l.Remaining() > 0 }
 
+// whyRefused is why the store has refused to renew the session. A store that keeps time refuses none that is still trusted.
+func (l *ActiveSession) whyRefused() string {
+	if l.Valid() {
+		return "the store ended it before its time: its clock was stepped, an old copy of it was restored, or somebody ended the session"
+	}
+	return "it was not renewed for T"
+}
+
 // Until is the reading of the [Clock] at which trust ends, 0 when the session has
 // ended, and a channel that is closed when that changes.
 func (l *ActiveSession) Until() (until time.Duration, changed <-chan struct{}) {

@@ -281,7 +281,7 @@ func (k *Keeper) renewUntilEnd(ctx context.Context, live *ActiveSession, changes
 		case errors.Is(err, ErrLapsed):
 			// Never renewed again, whatever the store's clock says later: the leases may
 			// be another's already. Run starts a new session.
-			k.log.Warn("session lost")
+			k.log.Warn("session lost", "reason", live.whyRefused())
 			k.record(nil, func(st *KeeperStats) { st.Lost++ }) // it answered
 			return nil
 		case isPermanent(err):

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/understudy-ha/understudy/internal/testkit/syncbuffer"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/lease/leasetest"
 )
@@ -140,6 +141,49 @@ func TestStoreDown(t *testing.T) {
 				if s := k.Stats(); s.Lost != 1 || s.Sessions != 2 || s.Failures == 0 {
 					t.Errorf("stats %+v", s)
 				}
+			})
+		})
+	}
+}
+
+// The log says why a session was lost.
+func TestWhySessionWasLost(t *testing.T) {
+	for want, lose := range map[string]func(*testing.T, *spy, *lease.ActiveSession){
+		"not renewed for T": func(t *testing.T, store *spy, live *lease.ActiveSession) {
+			store.fail(unavailable, "renew")
+			time.Sleep(2 * timing.Timeout)
+			store.intercept(nil)
+		},
+		"before its time": func(t *testing.T, store *spy, live *lease.ActiveSession) {
+			if err := store.EndSession(t.Context(), live.ID(), "by hand"); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(want, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, log := newSpy(), &syncbuffer.Buffer{}
+				k, err := lease.NewKeeper(lease.KeeperConfig{
+					Store: store, Instance: lease.NewInstance("a", ""), Timing: timing, Clock: &leasetest.BubbleClock{},
+					Logger: slog.New(slog.NewTextHandler(log, nil)),
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error, 1)
+				go func() { done <- k.Run(ctx) }()
+				live, err := k.Session(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				lose(t, store, live)
+				time.Sleep(timing.Timeout)
+				if !strings.Contains(log.String(), want) {
+					t.Errorf("the log does not say %q:\n%s", want, log.String())
+				}
+				cancel()
+				<-done
 			})
 		})
 	}
