@@ -442,3 +442,22 @@ func TestBrokenFenceIsSeen(t *testing.T) {
 		}
 	})
 }
+
+// A primary that is asked to stop while the others do not follow it yet, after a failover, hands over once they do.
+func TestStoppingWhileAPlanEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, func(cfg *agent.Config) { cfg.HandOver = true }).up()
+		a := c.hosts[0]
+		a.node.Kill()
+		b, _ := c.next(a, time.Minute)
+		a.node.Start(true)
+		c.until("the plan follows", time.Minute, func() bool { row := c.view().Row; return row.Plan != nil && row.Primary == b.id() })
+		b.end(context.Canceled)
+		d, took := c.next(b, time.Second)
+		t.Log("took", took)
+		if last := c.view().Row.Last; last == nil || last.Kind != shard.Switchover {
+			t.Errorf("the last plan: %+v", last)
+		}
+		c.settled(d)
+	})
+}

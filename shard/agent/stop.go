@@ -26,14 +26,15 @@ type shutdown struct {
 	request string        // id of the request for a switchover
 }
 
-// start starts to stop. A primary that stops with this agent asks for a switchover first, if a replica can
-// take its place.
+// start starts to stop. A primary that stops with this agent hands over first.
 func (s *shutdown) start() {
 	s.since = s.now()
-	if s.cfg.Process == nil && !s.cfg.HandOver || !s.view.isPrimary() || !s.fence.isOpen() || s.report.failing != 0 || !s.view.HasSuccessor(s.id) {
-		s.done = true
-		return
-	}
+	s.done = s.cfg.Process == nil && !s.cfg.HandOver || !s.view.isPrimary() || !s.fence.isOpen() || s.report.failing != 0
+}
+
+// requestHandOver asks that another take over, in the background.
+func (s *shutdown) requestHandOver() {
+	s.since = s.now()
 	v := s.view.View
 	s.background(handOver, s.cfg.storeTimeout(), func(ctx context.Context) func() {
 		id, err := s.requestSwitchover(ctx, v)
@@ -60,21 +61,33 @@ func (s *shutdown) requestSwitchover(ctx context.Context, v shard.View) (id stri
 	return "", nil
 }
 
-// isDone reports whether nothing keeps the agent any more.
+// isDone reports whether nothing keeps the agent any more. A primary asks for a switchover here, as soon as no plan is under
+// way and if a replica can take its place.
 func (s *shutdown) isDone(now time.Duration) bool {
 	if s.since == 0 {
 		return false
 	}
 	s.wakeBy(now + stopPoll)
 	row := s.view.Row
-	if last := row.Last; last != nil && s.request != "" && last.Request == s.request && last.Failed != "" {
-		return true // the switchover was refused or failed: nobody takes over
-	}
-	// A switchover that has started pauses writes for at most DefaultPause; as much again is for finding an orchestrator.
+	switch last := row.Last; {
+	// A switchover that has started pauses writes for at most DefaultPause; as much again is for finding an orchestrator, and
+	// a plan that is under way before it gets as long.
 	// One that still waits for its replica to come near (awaitReplica in shard/plan_start.go: up to four times DefaultPause)
 	// is not waited for: the node is closed, and the others fail over.
-	return s.done || now-s.since > 2*shard.DefaultPause || s.report.failing != 0 || s.process.goneSince != 0 ||
-		row.Request == nil && row.Plan == nil && row.Primary != "" && !s.busy[handOver] && s.reconcile.task == nil && s.reconcile.lease.held == nil
+	case s.done || now-s.since > 2*shard.DefaultPause || s.report.failing != 0 || s.process.goneSince != 0:
+		return true
+	case last != nil && s.request != "" && last.Request == s.request && last.Failed != "":
+		return true // the switchover was refused or failed: nobody takes over
+	case s.busy[handOver] || row.Request != nil || row.Plan != nil:
+		return false
+	case s.request == "" && s.view.isPrimary():
+		if s.view.HasSuccessor(s.id) {
+			s.requestHandOver()
+			return false
+		}
+		return true
+	}
+	return row.Primary != "" && s.reconcile.task == nil && s.reconcile.lease.held == nil
 }
 
 // leave ends what the agent holds. The loop has ended.
