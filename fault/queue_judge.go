@@ -148,7 +148,7 @@ func (j *queueJudge) arrivals() {
 		due[s.ID] = s.NotBefore
 	}
 	for _, a := range j.Arrivals {
-		if a.At.Before(due[a.ID]) {
+		if !a.At.IsZero() && a.At.Before(due[a.ID]) { // a ledger tells what took effect, not when it came
 			j.add(Early, "", "%s reached the target %v before its time", a.ID, due[a.ID].Sub(a.At))
 		}
 		if a.Effect {
