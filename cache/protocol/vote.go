@@ -46,17 +46,23 @@ func (m *Machine) handleQuestion(from string, q Question) {
 
 // decideVote gives the vote or not, when nothing but other candidates stands against it.
 func (m *Machine) decideVote(k *key, from string, q Question, e Entry) {
+	// At most one vote in a term: a higher term, or the last one if its vote was released before any fetch. With
+	// nothing used at all any term will do: candidates of the original start in term 0.
+	used := m.usedTerm(k.name)
+	votable := q.Term > used || used == 0 || q.Term == used && q.Term == k.reusableTerm
 	switch k.state {
 	case Candidate:
-		// Its vote is with itself. Every peer ranks two candidates alike, so exactly one of them yields.
-		if k.asked && !outranks(k.name, q.Term, from, k.term, m.Self) {
+		// Its vote is with itself. Every peer ranks two candidates alike, so exactly one of them yields. It does not yield
+		// to whom it cannot vote for, in a term that other, forgotten keys have used up: it would stand again at once, in a
+		// higher term, the other likewise, and both without a pause.
+		own := k.asked && k.term == q.Term
+		if k.asked && !outranks(k.name, q.Term, from, k.term, m.Self) || !own && !votable {
 			m.refuseVote(from, q, e)
 			return
 		}
 		// Equal candidates settle it at once: the lower one gives its vote away,
 		// by giving up its candidacy.
 		m.counters.Yielded++
-		own := k.asked && k.term == q.Term
 		m.endCandidacy(k, "")
 		if own {
 			m.giveVote(k, from, q, e) // the vote for itself in this very term counts no more
@@ -76,9 +82,7 @@ func (m *Machine) decideVote(k *key, from string, q Question, e Entry) {
 			return
 		}
 	}
-	// At most one vote in a term: a higher term, or the last one if its vote was released before any fetch. With
-	// nothing used at all any term will do: candidates of the original start in term 0.
-	if used := m.usedTerm(k.name); q.Term > used || used == 0 || q.Term == used && q.Term == k.reusableTerm {
+	if votable {
 		m.giveVote(k, from, q, e)
 		return
 	}
