@@ -17,12 +17,16 @@ type acquirer struct {
 	holder lease.Instance
 
 	claimed Job      // as it was when a run was claimed under the lease, which nobody can have started before
+	doubt   bool     // whether a claim was applied is not known
+	tried   bool     // to acquire the lease, …
+	seen    int64    // … when this was its term: only this acquirer can have claimed what runs under a later one
 	finish  Decision // how that ended; nil: it was not started
 	stored  bool     // what became of it is in the store
 }
 
 // Acquire implements [lease.Acquirer].
 func (a *acquirer) Acquire(ctx context.Context, e lease.Expectation) (lease.Lease, error) {
+	a.tried, a.seen = true, e.Seen.Term
 	both, can := a.store.(CombinedStore)
 	if !can {
 		return a.Acquirer.Acquire(ctx, e)
@@ -38,6 +42,7 @@ func (a *acquirer) Acquire(ctx context.Context, e lease.Expectation) (lease.Leas
 			return c, nil
 		}
 	})
+	a.doubt = a.doubt || err != nil && transient(err)
 	if a.claimed = (Job{}); err == nil && claimed {
 		a.claimed = j // otherwise it may be a run of an earlier use of the term
 	}
@@ -47,8 +52,12 @@ func (a *acquirer) Acquire(ctx context.Context, e lease.Expectation) (lease.Leas
 // Release implements [lease.Acquirer].
 func (a *acquirer) Release(ctx context.Context, r lease.ReleaseRequest) error {
 	decide := a.finish
-	if run, on := a.claimed.RunningUnder(r.Term); on && decide == nil {
-		decide = giveBack(run)
+	if decide == nil {
+		if run, on := a.claimed.RunningUnder(r.Term); on {
+			decide = giveBack(run)
+		} else if a.doubt && a.tried && r.Term > a.seen {
+			decide = giveBack(Run{Term: r.Term})
+		}
 	}
 	if decide == nil || a.stored {
 		return a.Acquirer.Release(ctx, r)

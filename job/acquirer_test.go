@@ -78,18 +78,27 @@ func TestLostAnswersOfBoth(t *testing.T) {
 	})
 }
 
-// An instance that is stopped after a claim, and before the start, gives the run back: another starts it.
+// An instance that is stopped after a claim, and before the start, gives the run back: another starts it. It need not know that
+// the claim was applied.
 func TestClaimedIsGivenBack(t *testing.T) {
-	for name, both := range map[string]bool{"together": true, "apart": false} {
+	for name, c := range map[string]struct{ both, lost bool }{
+		"together": {true, false}, "apart": {false, false}, "together, the answer is lost": {true, true}, "apart, the answer is lost": {false, true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStage(t, quick)
-				if both {
+				if c.both {
 					s.whole()
 				}
 				a := s.node("a", every("1h"))
-				stop := func() { go a.stop(); synctest.Wait() }
-				if both {
+				stop := func() {
+					if c.lost {
+						a.jobs.lose.Store(1)
+					}
+					go a.stop()
+					synctest.Wait()
+				}
+				if c.both {
 					a.whole().acquired.Store(&stop)
 				} else {
 					changed := func(j job.Job) {

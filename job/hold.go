@@ -115,6 +115,7 @@ func (e *execution) claim(ctx context.Context, h Holder) (j Job, err error) {
 			break
 		}
 		if !retry.Wait(ctx) {
+			e.through.doubt = true
 			return j, context.Cause(ctx)
 		}
 	}

@@ -50,11 +50,11 @@ func finish(scheduled time.Time, term int64, got Result, first func(*pendingChan
 	}
 }
 
-// giveBack queues a run again that was claimed and not started.
+// giveBack queues a run again that was claimed and not started; without a time, whichever is on under the term.
 func giveBack(claimed Run) Decision {
 	return func(j Job, now time.Time) (Change, error) {
 		r, on := j.RunningUnder(claimed.Term)
-		if !on || !r.Scheduled.Equal(claimed.Scheduled) {
+		if !on || !claimed.Scheduled.IsZero() && !r.Scheduled.Equal(claimed.Scheduled) {
 			return Change{Job: j, Unchanged: true}, nil
 		}
 		d := pendingChangeOf(j, now)

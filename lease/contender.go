@@ -134,9 +134,13 @@ func (c *Contender) acquireOnce(ctx context.Context) (Lease, error) {
 	case !l.Free() || l.Reserved > 0 && !c.Instance.IsNamed(l.Successor):
 		return l, fmt.Errorf("%s: %w", id, ErrHeld)
 	}
-	return callStore(ctx, c.Timing, func(ctx context.Context) (Lease, error) {
+	l, err = callStore(ctx, c.Timing, func(ctx context.Context) (Lease, error) {
 		return c.through().Acquire(ctx, Expectation{Lease: id, Session: c.Session, Seen: l.Seen(), Places: c.Places})
 	})
+	if err != nil && ctx.Err() != nil {
+		return l, c.undoUnknown(ctx, &slot{id: id}, err)
+	}
+	return l, err
 }
 
 func (c *Contender) through() Acquirer {
