@@ -8,10 +8,10 @@ import (
 // possibleAcknowledgers are the nodes whose acknowledgements may keep the armed fence of a silent primary open, and
 // which no plan could detach. Silence proves nothing while there are enough of them: a cut may have left them on the
 // primary's side. own is the primary's last record.
-func (v View) possibleAcknowledgers(s Observation, own Record, fenceDelay time.Duration) (left []string) {
+func (v View) possibleAcknowledgers(seen Observation, own Record, fenceDelay time.Duration) (left []string) {
 	for _, id := range v.possibleReplicas() {
 		r, reports := v.Node(id)
-		op, asked := v.opinionOf(id, s)
+		op, asked := v.opinionOf(id, seen)
 		switch {
 		// Its process has ended, or its agent lives and detaches it before anybody is promoted. One that hangs cannot
 		// be detached, and acknowledges when it continues.
@@ -34,11 +34,11 @@ func (v View) possibleAcknowledgers(s Observation, own Record, fenceDelay time.D
 // notDetached are the nodes that have not left the old primary of a plan, as far as is known: each may keep its
 // armed fence open. A node that has is one whose detachment was acknowledged under the plan's epoch, that is seen to
 // follow someone else or nobody, or whose process does not run.
-func (v View) notDetached(s Observation, p Plan, fenceDelay time.Duration) (left []Record) {
+func (v View) notDetached(seen Observation, p Plan, fenceDelay time.Duration) (left []Record) {
 	own, _ := v.Node(p.From)
 	for _, id := range v.possibleReplicas() {
 		r, reports := v.Node(id)
-		op, asked := v.opinionOf(id, s)
+		op, asked := v.opinionOf(id, seen)
 		done, ok := r.ResultOf(p.Epoch, OrderDetach)
 		live := reports && r.Live()
 		switch {
@@ -87,7 +87,7 @@ func (v View) wasAway(id string, own Record, fenceDelay time.Duration) bool {
 
 // opinionOf returns the latest opinion of a node whose own agent is silent, formed by an agent that lives since
 // the primary's session had lapsed.
-func (v View) opinionOf(id string, s Observation) (latest Opinion, ok bool) {
+func (v View) opinionOf(id string, seen Observation) (latest Opinion, ok bool) {
 	for _, r := range v.Nodes {
 		if _, member := v.Row.Member(r.ID); !member || !r.Live() {
 			continue
@@ -96,7 +96,7 @@ func (v View) opinionOf(id string, s Observation) (latest Opinion, ok bool) {
 			op.Age += r.Age
 			// Whoever reaches it knows more than whoever does not.
 			better := op.Reachability != TimedOut && latest.Reachability == TimedOut || op.Age < latest.Age
-			if op.Of == id && op.Age <= min(s.TakeableFor, r.Timeout) && (!ok || better) {
+			if op.Of == id && op.Age <= min(seen.TakeableFor, r.Timeout) && (!ok || better) {
 				latest, ok = op, true
 			}
 		}
@@ -105,9 +105,9 @@ func (v View) opinionOf(id string, s Observation) (latest Opinion, ok bool) {
 }
 
 // hasInputFrom reports whether the node has certainly heard from the one at the address since that one's session lapsed.
-func (o Opinion) hasInputFrom(address string, over time.Duration) bool {
+func (o Opinion) hasInputFrom(address string, lapsedFor time.Duration) bool {
 	l := o.Link
-	return l != nil && l.Up && l.Address == address && l.Input >= 0 && l.Input+o.Age+inputPrecision <= over
+	return l != nil && l.Up && l.Address == address && l.Input >= 0 && l.Input+o.Age+inputPrecision <= lapsedFor
 }
 
 // addressOf is where a node answers, "" if that is not known.

@@ -18,25 +18,25 @@ type Admin struct {
 	By string
 }
 
-// changes is how often the row may change under someone's hands before the desk gives up.
-const changes = 20
+// maxTries is how often an edit is tried when others change the row meanwhile.
+const maxTries = 20
 
 // change edits the row of a shard; edit may be called again with a newer view. A nil
 // event is not written, and with a nil edit result nothing is done.
-func (d Admin) change(ctx context.Context, shard string, edit func(v View) (*RowUpdate, error)) error {
+func (a Admin) change(ctx context.Context, shard string, edit func(v View) (*RowUpdate, error)) error {
 	if err := ValidateName(shard); err != nil {
 		return err
 	}
-	for range changes {
-		v, err := d.Registry.ReadView(ctx, shard)
+	for range maxTries {
+		v, err := a.Registry.ReadView(ctx, shard)
 		if err != nil {
 			return err
 		}
-		decision, err := edit(v)
-		if err != nil || decision == nil {
+		update, err := edit(v)
+		if err != nil || update == nil {
 			return err
 		}
-		switch _, err := d.Registry.UpdateRow(ctx, *decision); {
+		switch _, err := a.Registry.UpdateRow(ctx, *update); {
 		case errors.Is(err, lease.ErrUnknown):
 			return fmt.Errorf("%w; it may have been taken. Before you ask again: understudy shard show %s", err, shard)
 		case !errors.Is(err, ErrChanged):
@@ -46,43 +46,43 @@ func (d Admin) change(ctx context.Context, shard string, edit func(v View) (*Row
 	return fmt.Errorf("%w: shard %q changes all the time; try again", ErrChanged, shard)
 }
 
-func (d Admin) event(v View, reason string) *history.Event {
+func (a Admin) event(v View, reason string) *history.Event {
 	return &history.Event{Part: Space, Subject: v.Row.Name, Term: v.Row.Epoch, Reason: lease.TruncateReason(reason)}
 }
 
 // Pause keeps the shard from failing over by itself until [Admin.Resume]. Plans that are under way
 // go on, and operators can still ask for one.
-func (d Admin) Pause(ctx context.Context, shard, reason string) error {
-	return d.change(ctx, shard, func(v View) (*RowUpdate, error) {
+func (a Admin) Pause(ctx context.Context, shard, reason string) error {
+	return a.change(ctx, shard, func(v View) (*RowUpdate, error) {
 		if v.Row.Rev == 0 {
 			return nil, fmt.Errorf("%w: shard %q has no primary yet; there is nothing to pause", ErrNotFound, shard)
 		}
 		row := v.Row.Copy()
-		row.Paused = &Pause{By: d.By, Reason: lease.TruncateReason(reason), Since: v.Now}
-		return &RowUpdate{Row: row, Event: d.event(v, "paused by "+d.By+optional(": ", reason))}, nil
+		row.Paused = &Pause{By: a.By, Reason: lease.TruncateReason(reason), Since: v.Now}
+		return &RowUpdate{Row: row, Event: a.event(v, "paused by "+a.By+optional(": ", reason))}, nil
 	})
 }
 
 // Resume ends a pause; without one it does nothing.
-func (d Admin) Resume(ctx context.Context, shard string) error {
-	return d.change(ctx, shard, func(v View) (*RowUpdate, error) {
+func (a Admin) Resume(ctx context.Context, shard string) error {
+	return a.change(ctx, shard, func(v View) (*RowUpdate, error) {
 		if v.Row.Paused == nil {
 			return nil, nil
 		}
 		row := v.Row.Copy()
 		row.Paused = nil
-		return &RowUpdate{Row: row, Event: d.event(v, "resumed by "+d.By)}, nil
+		return &RowUpdate{Row: row, Event: a.event(v, "resumed by "+a.By)}, nil
 	})
 }
 
 // Ask puts a request into the row, which the agents then carry out or refuse: see
 // [Row.Last], which is its end. to is a node as [View.Find] finds it, "" for the best. It returns the request's id.
-func (d Admin) Ask(ctx context.Context, shard string, q Request, to string) (id string, err error) {
+func (a Admin) Ask(ctx context.Context, shard string, q Request, to string) (id string, err error) {
 	if q.Timeout != 0 && (q.Timeout < MinPause || q.Timeout > MaxPause) {
 		return "", fmt.Errorf("%w: a switchover may keep writes waiting for %v to %v, not %v", lease.ErrInvalid, MinPause, MaxPause, q.Timeout)
 	}
-	q.ID, q.By = lease.NewID(), d.By
-	err = d.change(ctx, shard, func(v View) (*RowUpdate, error) {
+	q.ID, q.By = lease.NewID(), a.By
+	err = a.change(ctx, shard, func(v View) (*RowUpdate, error) {
 		if to != "" {
 			n, err := v.Find(to)
 			if err != nil {
@@ -108,27 +108,27 @@ func (d Admin) Ask(ctx context.Context, shard string, q Request, to string) (id 
 		row := v.Row.Copy()
 		q.At = v.Now
 		row.Request = &q
-		return &RowUpdate{Row: row, Event: d.event(v, string(q.Kind)+" asked for by "+d.By)}, nil
+		return &RowUpdate{Row: row, Event: a.event(v, string(q.Kind)+" asked for by "+a.By)}, nil
 	})
 	return q.ID, err
 }
 
 // Cancel withdraws a request that no plan has started on.
-func (d Admin) Cancel(ctx context.Context, shard, request string) error {
-	return d.change(ctx, shard, func(v View) (*RowUpdate, error) {
+func (a Admin) Cancel(ctx context.Context, shard, request string) error {
+	return a.change(ctx, shard, func(v View) (*RowUpdate, error) {
 		if v.Row.Request == nil || v.Row.Request.ID != request {
 			return nil, nil
 		}
 		row := v.Row.Copy()
 		row.Request = nil
-		return &RowUpdate{Row: row, Event: d.event(v, string(v.Row.Request.Kind)+" withdrawn by "+d.By)}, nil
+		return &RowUpdate{Row: row, Event: a.event(v, string(v.Row.Request.Kind)+" withdrawn by "+a.By)}, nil
 	})
 }
 
 // Forget removes a node from the shard: its membership, record and queue. A node whose
 // agent still reports comes back; the primary cannot be forgotten.
-func (d Admin) Forget(ctx context.Context, shard, node string) error {
-	return d.change(ctx, shard, func(v View) (*RowUpdate, error) {
+func (a Admin) Forget(ctx context.Context, shard, node string) error {
+	return a.change(ctx, shard, func(v View) (*RowUpdate, error) {
 		n, err := v.Find(node)
 		switch {
 		case err != nil:
@@ -142,14 +142,14 @@ func (d Admin) Forget(ctx context.Context, shard, node string) error {
 		}
 		row := v.Row.Copy()
 		row.Members = slices.DeleteFunc(row.Members, func(m Member) bool { return m.ID == n.ID })
-		return &RowUpdate{Row: row, Drop: []string{n.ID}, Event: d.event(v, fmt.Sprintf("node %s forgotten by %s", n.Label(), d.By))}, nil
+		return &RowUpdate{Row: row, Drop: []string{n.ID}, Event: a.event(v, fmt.Sprintf("node %s forgotten by %s", n.Label(), a.By))}, nil
 	})
 }
 
 // Remove deletes a shard whose agents have all stopped: its row, the records of its nodes and their queues. Data on the nodes
 // stays. It returns the lease of its primary, which is the caller's to delete ([lease.Forget]).
-func (d Admin) Remove(ctx context.Context, shard string) (l lease.Lease, err error) {
-	err = d.change(ctx, shard, func(v View) (*RowUpdate, error) {
+func (a Admin) Remove(ctx context.Context, shard string) (l lease.Lease, err error) {
+	err = a.change(ctx, shard, func(v View) (*RowUpdate, error) {
 		if v.Lease.Held() && !v.Lease.Foreign {
 			return nil, fmt.Errorf("%w: shard %q has a primary, on the host of %s: stop its agents first", lease.ErrInvalid, shard, v.Lease.Holder.Label())
 		}
@@ -166,7 +166,7 @@ func (d Admin) Remove(ctx context.Context, shard string) (l lease.Lease, err err
 			}
 		}
 		l = v.Lease
-		return &RowUpdate{Row: Row{Name: shard, Rev: v.Row.Rev}, Remove: true, Drop: drop, Event: d.event(v, "shard removed by "+d.By)}, nil
+		return &RowUpdate{Row: Row{Name: shard, Rev: v.Row.Rev}, Remove: true, Drop: drop, Event: a.event(v, "shard removed by "+a.By)}, nil
 	})
 	return l, err
 }

@@ -106,8 +106,8 @@ func decideWithoutShard(v View, me Self) Decision {
 		return Decision{Assignment: AssignBootstrap}
 	}
 	// Store and node both came back empty: a replica may have all of it, and would copy the emptiness.
-	if m := me.Saved; m.Keys > 0 && !me.DiscardData {
-		return Decision{Assignment: AssignFence, Why: fmt.Sprintf("the store knows nothing of the shard, and this node came back empty; it had %d keys", m.Keys)}
+	if saved := me.Saved; saved.Keys > 0 && !me.DiscardData {
+		return Decision{Assignment: AssignFence, Why: fmt.Sprintf("the store knows nothing of the shard, and this node came back empty; it had %d keys", saved.Keys)}
 	}
 	// An empty primary would have the one with data copy nothing over it.
 	for _, r := range v.Nodes {
@@ -169,7 +169,7 @@ func (me Self) hasUnreportedFollowers(v View) bool {
 		}
 	}
 	for _, n := range v.Nodes {
-		if n.isSyncedMemberOf(own) {
+		if n.isSyncedReplicaOf(own) {
 			joined++
 		}
 	}
@@ -179,8 +179,8 @@ func (me Self) hasUnreportedFollowers(v View) bool {
 // decideAsPrimary is about the node that the row names.
 func decideAsPrimary(v View, me Self) Decision {
 	d := decideBySavedState(v, me)
-	s, m := me.State, me.Saved
-	interrupted := s.Run != "" && s.Run != m.Run && !(m.Run == "" && me.Holding)
+	s, saved := me.State, me.Saved
+	interrupted := s.Run != "" && s.Run != saved.Run && !(saved.Run == "" && me.Holding)
 	if d.Assignment != AssignLead && d.Assignment != AssignResume || !interrupted {
 		return d
 	}
@@ -204,41 +204,41 @@ func decideBySavedState(v View, me Self) Decision {
 	if n := len(v.Row.Lineages); n > 0 {
 		last = v.Row.Lineages[n-1]
 	}
-	s, m := me.State, me.Saved
+	s, saved := me.State, me.Saved
 	// A node that its agent starts is a replica of nobody at first, and a configuration file that
 	// calls it a replica is heard again at every restart.
-	restarted := m.NodeID == me.ID && m.Run != "" && s.Run != m.Run
+	restarted := saved.NodeID == me.ID && saved.Run != "" && s.Run != saved.Run
 	switch {
 	// What it has is not known before it is loaded.
 	case s.Loading:
 		return Decision{Assignment: AssignFence, Why: "it is loading its data"}
 	// Its agent started it so. Txn proves that the restart lost nothing.
-	case s.Role == Replica && s.Link.Detached() && m.HasAllData(s) && s.Lineage.ID == last.ID && s.Txn >= m.Txn:
+	case s.Role == Replica && s.Link.Detached() && saved.HasAllData(s) && s.Lineage.ID == last.ID && s.Txn >= saved.Txn:
 		return Decision{Assignment: AssignResume, Why: "it follows nobody, and has all that it had"}
 	// An operator, or another tool, sent REPLICAOF to a running primary: it may copy from anywhere by now.
 	case s.Role == Replica && !restarted:
 		return Decision{Assignment: AssignQuarantine, Why: "the shard names it as its primary, but it was made a replica"}
 	// Restarted with "replicaof" in its configuration, and proved to have lost nothing.
-	case s.Role == Replica && m.HasAllData(s) && s.Lineage.ID == last.ID:
+	case s.Role == Replica && saved.HasAllData(s) && s.Lineage.ID == last.ID:
 		return Decision{Assignment: AssignResume, Why: "it was restarted as a replica, and has all that it had"}
 	// As above, without the proof: the server it follows may overwrite what is left.
 	case s.Role == Replica && !s.Link.Detached():
 		return Decision{Assignment: AssignQuarantine, Why: "the shard names it as its primary, but it was restarted as a replica, and may have lost data"}
 	// The same history: it is whole while its agent holds the lease, or if it has not gone back. Without a
 	// saved state of this history there is nothing to compare with.
-	case s.Role == Primary && s.Lineage.ID == last.ID && (me.Holding || s.Txn >= m.Txn || m.Lineage.ID != last.ID):
+	case s.Role == Primary && s.Lineage.ID == last.ID && (me.Holding || s.Txn >= saved.Txn || saved.Lineage.ID != last.ID):
 		return Decision{Assignment: AssignLead}
 	// It was promoted before its agent could write that into the row: the new history starts where the old one ends.
-	case s.Role == Primary && last.ID != "" && s.Before.ID == last.ID && s.Txn == s.Before.End && s.Txn >= m.Txn:
+	case s.Role == Primary && last.ID != "" && s.Before.ID == last.ID && s.Txn == s.Before.End && s.Txn >= saved.Txn:
 		return Decision{Assignment: AssignResume, Why: "it was promoted, and has all that it had"}
 	// The same process: only the name of its history is new.
-	case m.IsUninterrupted(s):
+	case saved.IsUninterrupted(s):
 		return Decision{Assignment: AssignLead}
 	// Replicas would copy the emptiness.
-	case s.Keys == 0 && m.Keys > 0 && !me.DiscardData:
-		return Decision{Assignment: AssignQuarantine, Why: fmt.Sprintf("it came back empty, and had %d keys", m.Keys)}
+	case s.Keys == 0 && saved.Keys > 0 && !me.DiscardData:
+		return Decision{Assignment: AssignQuarantine, Why: fmt.Sprintf("it came back empty, and had %d keys", saved.Keys)}
 	// The data folder is new as well: nothing proves that it was empty before.
-	case s.Keys == 0 && m.NodeID != me.ID && !me.DiscardData:
+	case s.Keys == 0 && saved.NodeID != me.ID && !me.DiscardData:
 		return Decision{Assignment: AssignQuarantine, Why: "it is empty, and nothing is known of what it had"}
 	}
 	// It may have lost data. Whoever certainly has not goes first …
@@ -256,11 +256,11 @@ func decideBySavedState(v View, me Self) Decision {
 // leastOf is where a restarted primary stands in the shard's history, if its data tells. Otherwise it has kept all that
 // it had, or lost it all: a node that lacks what it certainly had is no better.
 func (v View) leastOf(me Self) (at int64, certain bool) {
-	s, m := me.State, me.Saved
+	s, saved := me.State, me.Saved
 	if at, certain = v.Row.position(Record{Lineage: s.Lineage, Before: s.Before, Txn: s.Txn}); certain {
 		return at, true
 	}
-	had, _ := v.Row.position(Record{Lineage: m.Lineage, Txn: m.Txn})
+	had, _ := v.Row.position(Record{Lineage: saved.Lineage, Txn: saved.Txn})
 	return max(had, v.Row.began()), false
 }
 

@@ -49,9 +49,9 @@ type Finding struct {
 	Why    string `json:"why"`
 	// Proved: nothing can be written to it any more; it need not be fenced.
 	Proved bool `json:"proved"`
-	// Silent: it is replaceable because its armed fence closes without acknowledgements. So the replicas must have
+	// RestsOnFence: it is replaceable only because its armed fence closes without acknowledgements. So the replicas must have
 	// left it before another is promoted.
-	Silent bool `json:"silent,omitempty"`
+	RestsOnFence bool `json:"silent,omitempty"`
 	// RecheckAfter is after how long it is worth another look, 0 when only a change is.
 	RecheckAfter time.Duration `json:"-"`
 }
@@ -66,7 +66,7 @@ const (
 
 // Judge reports whether the primary of the view can be replaced: the rule of two
 // signals. fenceDelay is the engine's.
-func Judge(v View, s Observation, fenceDelay time.Duration) Finding {
+func Judge(v View, seen Observation, fenceDelay time.Duration) Finding {
 	id := v.Row.Primary
 	if id == "" {
 		return Finding{Health: None, Why: "the shard has had no primary yet"}
@@ -74,7 +74,7 @@ func Judge(v View, s Observation, fenceDelay time.Duration) Finding {
 	own, known := v.Node(id)
 	holder, heldByOther := v.holder()
 	heldByOther = heldByOther && holder.ID != id
-	if known && own.Live() && (s.LeaseTakeable || v.Lease.Free() || heldByOther) {
+	if known && own.Live() && (seen.LeaseTakeable || v.Lease.Free() || heldByOther) {
 		switch {
 		// The process ended on its own host: nothing can be written to it, and silence need not be waited for.
 		case own.Condition == Down:
@@ -86,33 +86,33 @@ func Judge(v View, s Observation, fenceDelay time.Duration) Finding {
 	}
 	switch {
 	// Somebody was promoted and did not finish, or has not written the row yet. Its agent gives the lease up.
-	case heldByOther && !v.Lease.Free() && !s.LeaseTakeable:
+	case heldByOther && !v.Lease.Free() && !seen.LeaseTakeable:
 		return Finding{Health: Doubtful, Why: fmt.Sprintf("its lease is held by the agent of %s, which is not the primary", holder.Label())}
 	// A lapse is believed only by the store's clock and this agent's own together.
-	case !s.LeaseTakeable:
+	case !seen.LeaseTakeable:
 		return Finding{Health: Fine, Why: "its agent holds the lease"}
 	// It reports, but serves nobody, and cannot get the lease: after T nothing is lost by replacing it.
-	case known && own.Live() && own.Age < s.TakeableFor && own.Condition == Loading && own.Fence == Closed && s.TakeableFor >= own.Timeout:
+	case known && own.Live() && own.Age < seen.TakeableFor && own.Condition == Loading && own.Fence == Closed && seen.TakeableFor >= own.Timeout:
 		return Finding{Health: Replaceable, Proved: true, Why: "its session has lapsed, and it loads its data behind a closed fence"}
 	// Its agent has reported since the lapse: it lives, and takes the lease again by itself.
-	case known && own.Live() && own.Age < s.TakeableFor && (own.Condition == Up || own.Condition == Loading):
+	case known && own.Live() && own.Age < seen.TakeableFor && (own.Condition == Up || own.Condition == Loading):
 		return Finding{Health: Unattended, Why: "its session has lapsed, but its agent sees it up"}
 	// A record that says "closed" is a promise, and without the lease no agent opens it again. Its agent had T
 	// to come back.
-	case known && !own.Live() && s.TakeableFor >= own.Timeout && (own.Fence == Closed || v.closedFor(s, id) >= own.Timeout):
+	case known && !own.Live() && seen.TakeableFor >= own.Timeout && (own.Fence == Closed || v.closedFor(seen, id) >= own.Timeout):
 		return Finding{Health: Replaceable, Proved: true, Why: "its agent closed its fence, and is gone"}
 	}
-	return secondOpinion(v, s, own, fenceDelay)
+	return secondOpinion(v, seen, own, fenceDelay)
 }
 
 // closedFor is for how long a node was found closed, at every probe, by the agent of a member. The node's own
 // agent may have died before it could say so; one that lives may open it again only under the lease.
-func (v View) closedFor(s Observation, id string) (longest time.Duration) {
+func (v View) closedFor(seen Observation, id string) (longest time.Duration) {
 	for _, r := range v.Nodes {
 		if _, member := v.Row.Member(r.ID); !member || r.ID == id || !r.Live() {
 			continue
 		}
-		if op, fresh := r.freshOpinion(id, s.TakeableFor); fresh {
+		if op, fresh := r.freshOpinion(id, seen.TakeableFor); fresh {
 			longest = max(longest, op.Closed)
 		}
 	}
@@ -138,8 +138,8 @@ func (v View) holder() (Record, bool) {
 }
 
 // secondOpinion is about a primary whose session has lapsed.
-func secondOpinion(v View, s Observation, own Record, fenceDelay time.Duration) Finding {
-	o := gatherOpinions(v, s, v.Row.Primary)
+func secondOpinion(v View, seen Observation, own Record, fenceDelay time.Duration) Finding {
+	o := gatherOpinions(v, seen, v.Row.Primary)
 	switch {
 	// The second signal contradicts the first: someone hears from it.
 	case o.veto != "":
@@ -148,25 +148,25 @@ func secondOpinion(v View, s Observation, own Record, fenceDelay time.Duration) 
 	case len(o.missing) > 0:
 		return Finding{Health: Doubtful, Why: "not heard yet: " + strings.Join(o.missing, ", "), RecheckAfter: opinionPoll}
 	// Without any opinion there is only one signal.
-	case o.refused+o.mute == 0:
+	case o.refused+o.timedOut == 0:
 		return Finding{Health: Doubtful, Why: "no agent has tried to reach it", RecheckAfter: opinionPoll}
 	// A refused connection proves that nothing listens: no fence needs time to close.
-	case o.mute == 0:
+	case o.timedOut == 0:
 		return Finding{Health: Replaceable, Why: fmt.Sprintf("its session has lapsed, and it refuses connections (%d of %d)", o.refused, o.refused)}
 	}
-	return judgeSilence(v, s, own, fenceDelay, o)
+	return judgeSilence(v, seen, own, fenceDelay, o)
 }
 
 // judgeSilence is about a primary of which nobody hears anything. One that answered after
 // its session had lapsed, as its agent had died before, has to be silent for a timeout of its own.
-func judgeSilence(v View, s Observation, own Record, fenceDelay time.Duration, o opinions) Finding {
-	why := fmt.Sprintf("its session has lapsed, and it does not answer (%d silent, %d refused)", o.mute, o.refused)
+func judgeSilence(v View, seen Observation, own Record, fenceDelay time.Duration, o opinions) Finding {
+	why := fmt.Sprintf("its session has lapsed, and it does not answer (%d silent, %d refused)", o.timedOut, o.refused)
 	// Cut off with clients beside it, it would continue accepting writes.
 	if !own.Armed {
 		return Finding{Health: Stuck, Why: why + "; its fence was not armed, so it may still accept writes from others"}
 	}
 	// It answered after the lapse, as its agent had died before: silence counts from then on, for a whole T.
-	if wait := max(own.Timeout, v.Lease.Timing.Timeout) - o.silentFor; o.silentFor < s.TakeableFor && wait > 0 {
+	if wait := max(own.Timeout, v.Lease.Timing.Timeout) - o.silentFor; o.silentFor < seen.TakeableFor && wait > 0 {
 		return Finding{Health: Doubtful, Why: why + "; it answered after that, and may again", RecheckAfter: wait}
 	}
 	// Its agent has reported since it fell silent: it stands beside a node that hangs, and kills it within T.
@@ -178,22 +178,22 @@ func judgeSilence(v View, s Observation, own Record, fenceDelay time.Duration, o
 		return Finding{Health: Doubtful, Why: why + "; its fence needs time to close", RecheckAfter: wait}
 	}
 	// Who still acknowledges keeps it open, on its side of a cut that nobody here can look behind.
-	if left := v.possibleAcknowledgers(s, own, fenceDelay); len(left) >= max(1, own.Needs) {
+	if left := v.possibleAcknowledgers(seen, own, fenceDelay); len(left) >= max(1, own.Needs) {
 		return Finding{Health: Stuck, Why: fmt.Sprintf("%s; %s may still acknowledge its writes, which keeps its armed fence open", why, strings.Join(left, ", "))}
 	}
-	return Finding{Health: Replaceable, Silent: true, Why: why}
+	return Finding{Health: Replaceable, RestsOnFence: true, Why: why}
 }
 
 // opinions are what the live agents of the other members think of a node, formed
 // after its session had lapsed.
 type opinions struct {
-	veto          string
-	refused, mute int
-	silentFor     time.Duration // how long nobody had an answer
-	missing       []string
+	veto              string
+	refused, timedOut int
+	silentFor         time.Duration // how long nobody had an answer
+	missing           []string
 }
 
-func gatherOpinions(v View, s Observation, id string) opinions {
+func gatherOpinions(v View, seen Observation, id string) opinions {
 	o := opinions{silentFor: -1}
 	for _, r := range v.Nodes {
 		if _, member := v.Row.Member(r.ID); r.ID == id || !member {
@@ -202,19 +202,19 @@ func gatherOpinions(v View, s Observation, id string) opinions {
 		if !r.Live() {
 			// After an outage of the store all records are old: they get the time to be renewed. One that was silent
 			// already while the primary was well has had that time.
-			silentFor := min(r.Age, r.Timeout+s.StoreSeenFor)
-			if s.TakeableFor < r.Timeout && silentFor < 2*r.Timeout {
+			silentFor := min(r.Age, r.Timeout+seen.StoreSeenFor)
+			if seen.TakeableFor < r.Timeout && silentFor < 2*r.Timeout {
 				o.missing = append(o.missing, r.Label())
 			}
 			// Its agent cannot say that it has heard from the primary, but the node itself has.
-			if op, ok := v.opinionOf(r.ID, s); ok && op.hasInputFrom(v.addressOf(id), s.TakeableFor) {
+			if op, ok := v.opinionOf(r.ID, seen); ok && op.hasInputFrom(v.addressOf(id), seen.TakeableFor) {
 				o.veto = fmt.Sprintf("replica %s has heard from it since", r.Label())
 				return o
 			}
 			continue
 		}
-		since, certain := r.hasInputFrom(id, s.TakeableFor)
-		op, fresh := r.freshOpinion(id, s.TakeableFor)
+		since, certain := r.hasInputFrom(id, seen.TakeableFor)
+		op, fresh := r.freshOpinion(id, seen.TakeableFor)
 		switch {
 		// A byte from it that came after the lapse, whatever the precision of the clock.
 		case since && certain:
@@ -231,7 +231,7 @@ func gatherOpinions(v View, s Observation, id string) opinions {
 		case op.Reachability == Refused:
 			o.refused++
 		default:
-			o.mute++
+			o.timedOut++
 		}
 		if silentFor := op.Silence + r.Age; o.silentFor < 0 || silentFor < o.silentFor {
 			o.silentFor = silentFor
@@ -240,13 +240,13 @@ func gatherOpinions(v View, s Observation, id string) opinions {
 	return o
 }
 
-// hasInputFrom reports whether a replica may have heard from the node lately and since its session
-// was over, and whether it certainly has. A link that has fallen silent says nothing.
-func (r Record) hasInputFrom(id string, over time.Duration) (since, certain bool) {
+// hasInputFrom reports whether a replica may have heard from the node lately and since its session had
+// lapsed, and whether it certainly has. A link that has fallen silent says nothing.
+func (r Record) hasInputFrom(id string, lapsedFor time.Duration) (since, certain bool) {
 	l := r.Link
 	if r.Condition != Up || r.Role != Replica || r.PrimaryID != id || l == nil || !l.Up || l.Input < 0 {
 		return false, false
 	}
 	ago := l.Input + r.Age
-	return ago <= min(over, r.Timeout), ago+inputPrecision <= over && ago <= r.Timeout
+	return ago <= min(lapsedFor, r.Timeout), ago+inputPrecision <= lapsedFor && ago <= r.Timeout
 }

@@ -20,7 +20,7 @@ func (v View) BootstrapRow(r Record, secret string) Row {
 	}
 	// Replicas that have all of it already may take its place from the first moment on.
 	for _, n := range v.Nodes {
-		if n.isSyncedMemberOf(r) && len(row.Members) < MaxMembers {
+		if n.isSyncedReplicaOf(r) && len(row.Members) < MaxMembers {
 			row.Members = append(row.Members, Member{ID: n.ID, Address: n.Address, Agent: n.Agent, Since: now})
 		}
 	}
@@ -87,7 +87,7 @@ func (v View) AdmitMembers(forgetAfter time.Duration) (Row, bool) {
 		switch {
 		case i >= 0 && (row.Members[i].Address != n.Address || row.Members[i].Agent != n.Agent) && n.Live():
 			row.Members[i].Address, row.Members[i].Agent, changed = n.Address, n.Agent, true
-		case i < 0 && len(row.Members) < MaxMembers && n.isSyncedMemberOf(primary) && !v.isReportedTwice(n):
+		case i < 0 && len(row.Members) < MaxMembers && n.isSyncedReplicaOf(primary) && !v.isReportedTwice(n):
 			row.Members = append(row.Members, Member{ID: n.ID, Address: n.Address, Agent: n.Agent, Since: v.Now})
 			changed = true
 		}
@@ -100,8 +100,8 @@ func (v View) isReportedTwice(n Record) bool {
 	return n.Run != "" && slices.ContainsFunc(v.Nodes, func(r Record) bool { return r.ID != n.ID && r.Run == n.Run && r.Live() })
 }
 
-// isSyncedMemberOf reports whether a replica has the whole of its primary's data.
-func (r Record) isSyncedMemberOf(primary Record) bool {
+// isSyncedReplicaOf reports whether a replica has the whole of its primary's data.
+func (r Record) isSyncedReplicaOf(primary Record) bool {
 	return r.Live() && r.Role == Replica && r.Synced && r.PrimaryID == primary.ID && primary.ID != "" &&
 		r.Lineage.ID == primary.Lineage.ID && r.Link != nil && r.Link.Up
 }
@@ -115,9 +115,9 @@ func (v View) Peers() []Peer {
 	return peers
 }
 
-// CopiesBefore returns the live replica of the same primary that copies everything before a stalled one does: so that
+// FirstToCopy returns the live replica of the same primary that copies everything before a stalled one does: so that
 // they do so one at a time.
-func (v View) CopiesBefore(me Record) (first Record, found bool) {
+func (v View) FirstToCopy(me Record) (first Record, found bool) {
 	for _, r := range v.Nodes {
 		if r.ID == me.ID || !r.Live() || r.Condition != Up || r.PrimaryID != me.PrimaryID || r.Link == nil {
 			continue

@@ -64,7 +64,7 @@ func TestTwoAgentsOfOneNode(t *testing.T) {
 }
 
 // Replicas whose primary does not list them any more copy one at a time: the one that copies already, then the lowest id.
-func TestCopiesBefore(t *testing.T) {
+func TestFirstToCopy(t *testing.T) {
 	node := func(id string, l Upstream) Record {
 		return Record{ID: id, PrimaryID: "p", Condition: Up, Role: Replica, Timeout: time.Second, Link: &l}
 	}
@@ -82,7 +82,7 @@ func TestCopiesBefore(t *testing.T) {
 		"a higher one copies":   {[]Record{node("b", stalled), node("c", copying)}, "c"},
 		"a lower one is silent": {[]Record{silent, node("b", stalled)}, ""},
 	} {
-		first, _ := View{Nodes: c.nodes}.CopiesBefore(node("b", stalled))
+		first, _ := View{Nodes: c.nodes}.FirstToCopy(node("b", stalled))
 		if first.ID != c.want {
 			t.Errorf("%s: %q copies first, want %q", name, first.ID, c.want)
 		}

@@ -41,12 +41,12 @@ func (t planner) unansweredCommands(p Plan) []Command {
 		if node == "" {
 			return
 		}
-		if r, ok := t.v.Node(node); ok {
+		if r, ok := t.view.Node(node); ok {
 			if _, done := r.ResultOf(p.Epoch, o); done {
 				return
 			}
 		}
-		c := Command{ID: CommandID(p.Epoch, node, o), Shard: t.v.Row.Name, Node: node, Epoch: p.Epoch, Order: o, By: t.s.Instance, Within: max(5*t.p.Patience, time.Second)}
+		c := Command{ID: CommandID(p.Epoch, node, o), Shard: t.view.Row.Name, Node: node, Epoch: p.Epoch, Order: o, By: t.seen.Instance, Within: max(5*t.policy.Patience, time.Second)}
 		if edit != nil {
 			edit(&c)
 		}
@@ -65,15 +65,15 @@ func (t planner) unansweredCommands(p Plan) []Command {
 		}
 	case Promoting:
 		send(p.To, OrderPromote, nil)
-		if holder, ok := t.v.holder(); ok && holder.ID != p.To {
+		if holder, ok := t.view.holder(); ok && holder.ID != p.To {
 			send(holder.ID, OrderYield, func(c *Command) { c.To = p.To })
 		} else if p.Kind == Switchover {
 			send(p.From, OrderYield, func(c *Command) { c.To = p.To })
 		}
 	case Following:
-		to, _ := t.v.Node(p.To)
+		to, _ := t.view.Node(p.To)
 		notYetFollowing := t.notFollowing(p)
-		for _, r := range notYetFollowing[:min(t.p.Parallel, len(notYetFollowing))] {
+		for _, r := range notYetFollowing[:min(t.policy.Parallel, len(notYetFollowing))] {
 			send(r.ID, OrderFollow, func(c *Command) { c.To, c.Address = to.ID, to.Address })
 		}
 	}
@@ -82,8 +82,8 @@ func (t planner) unansweredCommands(p Plan) []Command {
 
 // liveMembers are the nodes of the shard whose agents live, but for one.
 func (t planner) liveMembers(but string) []Record {
-	return slices.DeleteFunc(slices.Clone(t.v.Nodes), func(r Record) bool {
-		_, member := t.v.Row.Member(r.ID)
+	return slices.DeleteFunc(slices.Clone(t.view.Nodes), func(r Record) bool {
+		_, member := t.view.Row.Member(r.ID)
 		return r.ID == but || !r.Live() || !member
 	})
 }
@@ -91,17 +91,17 @@ func (t planner) liveMembers(but string) []Record {
 // mustDetach are the nodes that must leave the old primary: the members, and whoever else
 // acknowledges its writes or was named by an operator, with an agent that lives.
 func (t planner) mustDetach(from string) []Record {
-	return slices.DeleteFunc(slices.Clone(t.v.Nodes), func(r Record) bool {
-		_, member := t.v.Row.Member(r.ID)
-		return r.ID == from || !r.Live() || !member && r.PrimaryID != from && r.ID != t.v.Row.Plan.Wanted
+	return slices.DeleteFunc(slices.Clone(t.view.Nodes), func(r Record) bool {
+		_, member := t.view.Row.Member(r.ID)
+		return r.ID == from || !r.Live() || !member && r.PrimaryID != from && r.ID != t.view.Row.Plan.Wanted
 	})
 }
 
 // isOverdue reports whether the phase has taken as long as an agent that lives would need.
-func (t planner) isOverdue() bool { return t.s.PhaseFor >= t.p.Patience }
+func (t planner) isOverdue() bool { return t.seen.PhaseFor >= t.policy.Patience }
 
 func (t planner) pausing(p Plan) Action {
-	from, _ := t.v.Node(p.From)
+	from, _ := t.view.Node(p.From)
 	done, ok := from.ResultOf(p.Epoch, OrderPause)
 	switch {
 	// Writes wait from here on: what the primary has now is what the replica must reach.
@@ -117,11 +117,11 @@ func (t planner) pausing(p Plan) Action {
 	case t.isOverdue():
 		return t.replacePlan("the primary's agent did not pause it in time", "")
 	}
-	return Action{Wait: t.p.Patience - t.s.PhaseFor}
+	return Action{Wait: t.policy.Patience - t.seen.PhaseFor}
 }
 
 func (t planner) catching(p Plan) Action {
-	to, _ := t.v.Node(p.To)
+	to, _ := t.view.Node(p.To)
 	done, ok := to.ResultOf(p.Epoch, OrderCatchUp)
 	// The pause began before this phase; a third of it is kept for the promotion.
 	limit := p.Timeout * 2 / 3
@@ -129,39 +129,39 @@ func (t planner) catching(p Plan) Action {
 	caught.Txn, caught.Lineage, caught.Before = done.Txn, done.Lineage, done.Before
 	switch {
 	// The number alone proves nothing: data of another history may have the same one.
-	case ok && done.Error == "" && done.Txn >= p.Txn && !t.v.Row.isForeignData(caught):
+	case ok && done.Error == "" && done.Txn >= p.Txn && !t.view.Row.isForeignData(caught):
 		return t.advancePhase(Promoting, fmt.Sprintf("at %d", p.Txn), nil)
 	case ok:
 		return t.replacePlan("the replica could not catch up: "+cmp.Or(done.Error, "its data is another now"), "")
 	// Writes wait: rather go back than keep them waiting longer.
-	case t.s.PhaseFor >= limit || !to.Live() || to.Condition == Down:
+	case t.seen.PhaseFor >= limit || !to.Live() || to.Condition == Down:
 		return t.replacePlan(fmt.Sprintf("the replica did not reach %d in time", p.Txn), "")
 	}
-	return Action{Wait: limit - t.s.PhaseFor}
+	return Action{Wait: limit - t.seen.PhaseFor}
 }
 
 func (t planner) fencing(p Plan) Action {
-	from, _ := t.v.Node(p.From)
+	from, _ := t.view.Node(p.From)
 	done, ok := from.ResultOf(p.Epoch, OrderFence)
 	switch {
 	// It acknowledged, or is known to be closed anyway.
-	case ok && done.Error == "" || t.found.Proved:
+	case ok && done.Error == "" || t.finding.Proved:
 		return t.advancePhase(Detaching, "", nil)
 	// An operator forced this failover: it continues, and the plan says what it could not do.
 	case ok || t.isOverdue():
 		return t.advancePhase(Detaching, "the old primary could not be fenced", nil)
 	}
-	return Action{Wait: t.p.Patience - t.s.PhaseFor}
+	return Action{Wait: t.policy.Patience - t.seen.PhaseFor}
 }
 
 // fenceAt is the address of an old primary whose agent cannot close it, unless it is another
 // node's by now.
 func (t planner) fenceAt(p Plan) string {
-	from, known := t.v.Node(p.From)
+	from, known := t.view.Node(p.From)
 	if !known || p.From == p.To || from.Live() || p.Phase != Fencing && p.Phase != Detaching && p.Phase != Promoting {
 		return ""
 	}
-	for _, r := range t.v.Nodes {
+	for _, r := range t.view.Nodes {
 		if r.ID != from.ID && r.Address == from.Address {
 			return ""
 		}
@@ -172,9 +172,9 @@ func (t planner) fenceAt(p Plan) string {
 // oldPrimaryReturned reports whether the old primary has come back of itself: its agent holds the lease
 // again. Nobody else could be promoted then, nor need be.
 func (t planner) oldPrimaryReturned(p Plan) bool {
-	r, ok := t.v.holder()
-	return ok && p.Kind == Failover && !p.Force && r.ID == p.From && r.ID == t.v.Row.Primary &&
-		t.v.Lease.Held() && r.Live() && r.Condition == Up
+	r, ok := t.view.holder()
+	return ok && p.Kind == Failover && !p.Force && r.ID == p.From && r.ID == t.view.Row.Primary &&
+		t.view.Lease.Held() && r.Live() && r.Condition == Up
 }
 
 func (t planner) detaching(p Plan) Action {
@@ -189,37 +189,37 @@ func (t planner) detaching(p Plan) Action {
 	})
 	// One that answers late may have more. After the patience it is taken to be dead.
 	if waits && !t.isOverdue() {
-		return Action{Wait: t.p.Patience - t.s.PhaseFor}
+		return Action{Wait: t.policy.Patience - t.seen.PhaseFor}
 	}
 	if a, wait := t.awaitDetached(p); wait {
 		return a
 	}
-	best, unfit := choosePrimary(t.v, choice{from: p.From, wanted: p.Wanted, force: p.Force, tried: p.Tried, maxLag: t.p.MaxLag, frozen: p.Epoch})
+	best, unfit := choosePrimary(t.view, choice{from: p.From, wanted: p.Wanted, force: p.Force, tried: p.Tried, maxLag: t.policy.MaxLag, frozen: p.Epoch})
 	if best == "" {
-		return t.finishPlan(explainNoCandidate(t.v.Row.Name, unfit), "")
+		return t.finishPlan(explainNoCandidate(t.view.Row.Name, unfit), "")
 	}
-	r, _ := t.v.Node(best)
+	r, _ := t.view.Node(best)
 	done, _ := r.ResultOf(p.Epoch, OrderDetach)
 	r.Txn, r.Lineage, r.Before = done.Txn, done.Lineage, done.Before
-	return t.advancePhase(Promoting, fmt.Sprintf("chose %s at %d", r.Label(), done.Txn), func(p *Plan) { p.To, p.NewHistory = best, t.v.Row.isForeignData(r) })
+	return t.advancePhase(Promoting, fmt.Sprintf("chose %s at %d", r.Label(), done.Txn), func(p *Plan) { p.To, p.NewHistory = best, t.view.Row.isForeignData(r) })
 }
 
 // awaitDetached waits until so many replicas have left an old primary that is only silent that its armed fence is
 // closed without them, and gives up where they do not: whoever is promoted beside an open one is a second primary.
 func (t planner) awaitDetached(p Plan) (a Action, wait bool) {
 	// An operator who forces it says that it is dead.
-	if p.Force || !t.found.Silent && t.found.Health != Stuck {
+	if p.Force || !t.finding.RestsOnFence && t.finding.Health != Stuck {
 		return Action{}, false
 	}
-	own, _ := t.v.Node(p.From)
-	left := t.v.notDetached(t.s, p, t.p.FenceDelay)
+	own, _ := t.view.Node(p.From)
+	left := t.view.notDetached(t.seen, p, t.policy.FenceDelay)
 	switch {
-	case t.found.Health == Replaceable && len(left) < max(1, own.Needs):
+	case t.finding.Health == Replaceable && len(left) < max(1, own.Needs):
 		return Action{}, false
 	case !t.isOverdue():
-		return Action{Wait: t.p.Patience - t.s.PhaseFor}, true
-	case t.found.Health == Stuck:
-		return t.finishPlan(t.found.Why, ""), true
+		return Action{Wait: t.policy.Patience - t.seen.PhaseFor}, true
+	case t.finding.Health == Stuck:
+		return t.finishPlan(t.finding.Why, ""), true
 	}
 	labels := make([]string, len(left))
 	for i, r := range left {
@@ -232,11 +232,11 @@ func (t planner) awaitDetached(p Plan) (a Action, wait bool) {
 // agents are silent.
 func (t planner) detachAt(p Plan) (addresses []string) {
 	// Only a primary that is silent needs it: what a proved one had may still be copied from its replicas.
-	if p.Phase != Detaching || !t.found.Silent {
+	if p.Phase != Detaching || !t.finding.RestsOnFence {
 		return nil
 	}
-	for _, r := range t.v.notDetached(t.s, p, t.p.FenceDelay) {
-		if op, asked := t.v.opinionOf(r.ID, t.s); asked && op.Reachability == Reachable && r.Address != "" {
+	for _, r := range t.view.notDetached(t.seen, p, t.policy.FenceDelay) {
+		if op, asked := t.view.opinionOf(r.ID, t.seen); asked && op.Reachability == Reachable && r.Address != "" {
 			addresses = append(addresses, r.Address)
 		}
 	}
@@ -246,9 +246,9 @@ func (t planner) detachAt(p Plan) (addresses []string) {
 // promoting waits until the chosen node has written itself into the row, which also
 // begins the next phase.
 func (t planner) promoting(p Plan) Action {
-	to, _ := t.v.Node(p.To)
+	to, _ := t.view.Node(p.To)
 	done, ok := to.ResultOf(p.Epoch, OrderPromote)
-	why, limit := "", 2*t.p.Patience+t.p.HookTimeout
+	why, limit := "", 2*t.policy.Patience+t.policy.HookTimeout
 	switch {
 	// It holds the lease again, so that the chosen one cannot get it.
 	case t.oldPrimaryReturned(p):
@@ -260,10 +260,10 @@ func (t planner) promoting(p Plan) Action {
 	case to.Live() && to.Condition == Down:
 		why = to.Label() + " died before it became the primary"
 	// Longer than an order: it must promote, get the lease and write the row.
-	case t.s.PhaseFor >= limit:
+	case t.seen.PhaseFor >= limit:
 		why = to.Label() + " did not become the primary in time"
 	default:
-		return Action{Wait: limit - t.s.PhaseFor}
+		return Action{Wait: limit - t.seen.PhaseFor}
 	}
 	return t.replacePlan(why, p.To)
 }
@@ -272,18 +272,18 @@ func (t planner) promoting(p Plan) Action {
 func (t planner) following(p Plan) Action {
 	switch left := t.notFollowing(p); {
 	// The new primary died: a new plan must not wait for copies from it.
-	case t.found.Health == Replaceable && t.v.Row.Primary == p.To:
-		return t.finishPlan("", "the new primary is lost already: "+t.found.Why)
+	case t.finding.Health == Replaceable && t.view.Row.Primary == p.To:
+		return t.finishPlan("", "the new primary is lost already: "+t.finding.Why)
 	case p.Kind == Return && !p.Force:
 		// Its own replicas never left it, but for the one that was to be the next.
 		return t.finishPlan("it went back to the old primary: "+p.Reason, "")
 	case len(left) == 0:
 		return t.finishPlan("", "")
 	// Copies may take hours. Agents continue by themselves without a plan.
-	case t.s.PhaseFor >= t.p.FollowWait:
+	case t.seen.PhaseFor >= t.policy.FollowWait:
 		return t.finishPlan("", fmt.Sprintf("%d still copying", len(left)))
 	}
-	return Action{Wait: min(t.p.Patience, t.p.FollowWait-t.s.PhaseFor)}
+	return Action{Wait: min(t.policy.Patience, t.policy.FollowWait-t.seen.PhaseFor)}
 }
 
 // notFollowing are the members that live and do not follow the new primary yet, those that

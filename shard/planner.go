@@ -62,15 +62,15 @@ type Action struct {
 }
 
 // NextAction is the planner: from a view to what comes next. It has no state of its own.
-func NextAction(v View, s Observation, p Policy) Action {
-	p = p.WithDefaults()
-	t := planner{v: v, s: s, p: p, found: Judge(v, s, p.FenceDelay)}
+func NextAction(v View, seen Observation, policy Policy) Action {
+	policy = policy.WithDefaults()
+	t := planner{view: v, seen: seen, policy: policy, finding: Judge(v, seen, policy.FenceDelay)}
 	a := t.next()
-	a.Finding = t.found
-	if a.Wait == 0 || t.found.RecheckAfter > 0 && t.found.RecheckAfter < a.Wait {
-		a.Wait = t.found.RecheckAfter
+	a.Finding = t.finding
+	if a.Wait == 0 || t.finding.RecheckAfter > 0 && t.finding.RecheckAfter < a.Wait {
+		a.Wait = t.finding.RecheckAfter
 	}
-	if !s.Orchestrating {
+	if !seen.Orchestrating {
 		a.Update, a.Send, a.FenceAt, a.DetachAt = nil, nil, "", nil
 	}
 	return a
@@ -78,29 +78,29 @@ func NextAction(v View, s Observation, p Policy) Action {
 
 // planner is one call of [NextAction].
 type planner struct {
-	v     View
-	s     Observation
-	p     Policy
-	found Finding
+	view    View
+	seen    Observation
+	policy  Policy
+	finding Finding
 }
 
 func (t planner) next() Action {
-	row := t.v.Row
-	if _, member := row.Member(t.s.Node); !member {
+	row := t.view.Row
+	if _, member := row.Member(t.seen.Node); !member {
 		return Action{}
 	}
 	switch {
 	// An operator's request goes before what the planner would do by itself.
 	case row.Plan == nil && row.Request != nil:
 		return t.startRequested(*row.Request)
-	case row.Plan == nil && (t.found.Health == Replaceable || t.found.Health == Stuck):
+	case row.Plan == nil && (t.finding.Health == Replaceable || t.finding.Health == Stuck):
 		return t.startAutomatic()
 	case row.Plan == nil:
 		return Action{}
 	// A plan belongs to the run of the agent that started it: what that had sent counts only under its epoch.
-	case row.Plan.By != t.s.Instance:
+	case row.Plan.By != t.seen.Instance:
 		if t.hasLiveOrchestrator(*row.Plan) {
-			return Action{Wait: t.p.Patience}
+			return Action{Wait: t.policy.Patience}
 		}
 		return t.replacePlan("its orchestrator died", "")
 	}
@@ -110,32 +110,32 @@ func (t planner) next() Action {
 // hasLiveOrchestrator reports whether the plan's orchestrator lives, and has not had more time than any
 // phase may take.
 func (t planner) hasLiveOrchestrator(p Plan) bool {
-	limit := 4*t.p.Patience + t.p.HookTimeout + p.Timeout
+	limit := 4*t.policy.Patience + t.policy.HookTimeout + p.Timeout
 	if p.Phase == Following {
-		limit += t.p.FollowWait
+		limit += t.policy.FollowWait
 	}
-	r, ok := t.v.Node(p.ByNode)
-	return ok && p.ByNode != t.s.Node && r.Live() && r.Instance == p.By && t.s.PhaseFor < limit
+	r, ok := t.view.Node(p.ByNode)
+	return ok && p.ByNode != t.seen.Node && r.Live() && r.Instance == p.By && t.seen.PhaseFor < limit
 }
 
 // updateRow changes the row as edit says and sends the commands of the phase that the plan
 // is in then.
 func (t planner) updateRow(edit func(*Row), event *history.Event, drop ...string) Action {
-	row := t.v.Row.Copy()
+	row := t.view.Row.Copy()
 	edit(&row)
-	d := RowUpdate{Row: row, Event: event, Drop: drop}
+	u := RowUpdate{Row: row, Event: event, Drop: drop}
 	if row.Plan != nil {
 		then := t
-		then.v.Row = row
-		d.Commands = then.unansweredCommands(*row.Plan)
+		then.view.Row = row
+		u.Commands = then.unansweredCommands(*row.Plan)
 	}
-	return Action{Lock: true, Update: &d}
+	return Action{Lock: true, Update: &u}
 }
 
 // advancePhase ends the plan's phase and starts another.
 func (t planner) advancePhase(to Phase, note string, edit func(*Plan)) Action {
 	return t.updateRow(func(r *Row) {
-		r.Plan.Steps = append(r.Plan.Steps, Step{Phase: r.Plan.Phase, Took: t.s.PhaseFor, Note: note})
+		r.Plan.Steps = append(r.Plan.Steps, Step{Phase: r.Plan.Phase, Took: t.seen.PhaseFor, Note: note})
 		r.Plan.Phase = to
 		if edit != nil {
 			edit(r.Plan)
@@ -146,22 +146,22 @@ func (t planner) advancePhase(to Phase, note string, edit func(*Plan)) Action {
 // finishPlan ends the plan; failed is why it reached nothing. The record of an old primary
 // that is gone is retired with it; it is written again when it returns.
 func (t planner) finishPlan(failed, note string) Action {
-	p := *t.v.Row.Plan
-	p.Steps = append(p.Steps[:len(p.Steps):len(p.Steps)], Step{Phase: p.Phase, Took: t.s.PhaseFor, Note: note})
-	p.Ended, p.Failed = t.v.Now, failed
+	p := *t.view.Row.Plan
+	p.Steps = append(p.Steps[:len(p.Steps):len(p.Steps)], Step{Phase: p.Phase, Took: t.seen.PhaseFor, Note: note})
+	p.Ended, p.Failed = t.view.Now, failed
 	for _, s := range p.Steps {
 		p.Took += s.Took
 	}
 	var drop []string
-	old, ok := t.v.Node(p.From)
-	if ok && failed == "" && p.From != t.v.Row.Primary && (!old.Live() || old.Condition == Down) {
+	old, ok := t.view.Node(p.From)
+	if ok && failed == "" && p.From != t.view.Row.Primary && (!old.Live() || old.Condition == Down) {
 		drop = append(drop, p.From)
 	}
 	return t.updateRow(func(r *Row) {
 		r.Plan, r.Last = nil, &p
 		for i := range r.Members {
 			if slices.Contains(drop, r.Members[i].ID) {
-				r.Members[i].Since = t.v.Now
+				r.Members[i].Since = t.view.Now
 			}
 		}
 	}, t.event(p), drop...)
@@ -180,12 +180,12 @@ func (r Row) recentFailovers(now time.Time, window time.Duration) []time.Time {
 // event is a plan that has ended, for the history.
 func (t planner) event(p Plan) *history.Event {
 	label := func(id string) string {
-		if r, ok := t.v.Node(id); ok {
+		if r, ok := t.view.Node(id); ok {
 			return r.Label()
 		}
 		return id[:min(8, len(id))]
 	}
-	e := &history.Event{Part: Space, Subject: t.v.Row.Name, From: label(p.From), To: label(p.To), Term: p.Epoch, Reason: p.String(), Duration: p.Took}
+	e := &history.Event{Part: Space, Subject: t.view.Row.Name, From: label(p.From), To: label(p.To), Term: p.Epoch, Reason: p.String(), Duration: p.Took}
 	if p.Failed != "" || p.Kind == Repair || p.Kind == Return {
 		e.From, e.To = "", ""
 	}

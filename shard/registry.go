@@ -89,11 +89,11 @@ const LockTime = 60 * time.Second
 // bounds the call. Any text is only data to a store.
 type Registry interface {
 	// Report writes a node's record, stamped with the store's clock, and returns the
-	// view of its shard after it. tell wakes those who watch: something happened that
+	// view of its shard after it. urgent wakes those who watch: something happened that
 	// others wait for. [ErrTaken] if the id or the address is registered in another
 	// shard, the address by another node that lives, or the id by another instance
 	// that lives; a record is alive for its timeout.
-	Report(ctx context.Context, r Record, tell bool) (View, error)
+	Report(ctx context.Context, r Record, urgent bool) (View, error)
 
 	// ReadView returns the view of a shard. [ErrNotFound] if there is neither a row nor a record.
 	ReadView(ctx context.Context, shard string) (View, error)
@@ -101,7 +101,7 @@ type Registry interface {
 	// UpdateRow changes the row if its Rev is still the one given, and then does the rest
 	// of the decision; the new Rev is greater. Those who watch are woken. [ErrChanged]
 	// otherwise, and nothing is done.
-	UpdateRow(ctx context.Context, d RowUpdate) (rev int64, err error)
+	UpdateRow(ctx context.Context, u RowUpdate) (rev int64, err error)
 
 	// Lock takes, renews or takes over the lock, if its value is l.Instead. It then lives
 	// for LockTime. [ErrLocked] otherwise.
@@ -115,7 +115,7 @@ type Registry interface {
 
 	// Watch calls wake with the name of a shard that changed, from when it is ready
 	// until ctx ends, and with "" for any: first to say that it is ready. shard, when
-	// not "", limits it to that one. Reports without tell and renewals of locks
+	// not "", limits it to that one. Reports that are not urgent, and renewals of locks
 	// wake nobody. Delivery is best effort. It returns nil when ctx ended, and an
 	// error when it broke; a store without notifications returns
 	// [errors.ErrUnsupported] at once. wake must not block.

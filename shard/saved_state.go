@@ -30,42 +30,44 @@ type SavedState struct {
 // on disk may have lost anything, until it has been in touch with its primary again or shows that it
 // stands where it stood. Of a full copy that was started the engine reports whether it has ended, as long as the
 // process lives that began it; after a restart it counts as a part.
-func (m SavedState) HasAllData(s State) bool {
+func (saved SavedState) HasAllData(s State) bool {
 	linked := s.Role == Replica && s.Link != nil && s.Link.Up && !s.Link.Syncing
 	switch {
 	case !s.Synced || s.Loading || s.Link != nil && s.Link.Syncing:
 		return false
 	case linked:
 		return true
-	case m.Copying && (s.Run == "" || s.Run != m.Run):
+	case saved.Copying && (s.Run == "" || s.Run != saved.Run):
 		return false
-	case m.Lineage.ID == "" || s.Run != "" && s.Run == m.Run:
+	case saved.Lineage.ID == "" || s.Run != "" && s.Run == saved.Run:
 		return true
 	}
-	return s.Lineage.ID == m.Lineage.ID && s.Txn >= m.Txn
+	return s.Lineage.ID == saved.Lineage.ID && s.Txn >= saved.Txn
 }
 
 // IsUninterrupted reports whether a primary is the same process as before and has lost nothing, whatever its
 // lineage is called: Redis starts a new one when a replica comes after there was none for
 // long, and forgets the one before.
-func (m SavedState) IsUninterrupted(s State) bool {
-	return s.Role == Primary && s.Run != "" && s.Run == m.Run && s.Before.ID == "" && s.Txn >= m.Txn && !s.Loading
+func (saved SavedState) IsUninterrupted(s State) bool {
+	return s.Role == Primary && s.Run != "" && s.Run == saved.Run && s.Before.ID == "" && s.Txn >= saved.Txn && !s.Loading
 }
 
 // Updated returns the memory after the node showed this state. What it had is remembered as long
 // as it has not proved that it has it still: as the primary, under its lease, or in touch with one.
-func (m SavedState) Updated(s State, holding bool) SavedState {
+func (saved SavedState) Updated(s State, holding bool) SavedState {
 	if s.Role == Replica && s.Link != nil && s.Link.Syncing {
-		m.Copying = true
+		saved.Copying = true
 	}
 	linked := s.Role == Replica && s.Link != nil && s.Link.Up && !s.Link.Syncing
-	if s.Loading || !linked && !(s.Role == Primary && holding) && !m.HasAllData(s) {
-		return m
+	if s.Loading || !linked && !(s.Role == Primary && holding) && !saved.HasAllData(s) {
+		return saved
 	}
-	m.Copying = false
-	m.Run, m.Lineage, m.Txn, m.Keys = s.Run, s.Lineage, s.Txn, s.Keys
-	return m
+	saved.Copying = false
+	saved.Run, saved.Lineage, saved.Txn, saved.Keys = s.Run, s.Lineage, s.Txn, s.Keys
+	return saved
 }
 
 // HasAnswered reports whether the question, or a later one, was answered before.
-func (m SavedState) HasAnswered(p Promise) bool { return m.AskedEpoch == p.Epoch && p.Seq <= m.Asked }
+func (saved SavedState) HasAnswered(p Promise) bool {
+	return saved.AskedEpoch == p.Epoch && p.Seq <= saved.Asked
+}

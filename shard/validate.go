@@ -15,27 +15,27 @@ const MaxWait = 5 * time.Second
 
 // Validate returns an error that wraps lease.ErrInvalid unless a store may take the
 // decision.
-func (d RowUpdate) Validate() error {
-	if err := ValidateName(d.Row.Name); err != nil {
+func (u RowUpdate) Validate() error {
+	if err := ValidateName(u.Row.Name); err != nil {
 		return err
 	}
-	if d.Row.Rev < 0 || len(d.Row.Members) > MaxMembers {
+	if u.Row.Rev < 0 || len(u.Row.Members) > MaxMembers {
 		return fmt.Errorf("%w: shard %q: revision %d and %d members; use at least 0, and at most %d",
-			lease.ErrInvalid, d.Row.Name, d.Row.Rev, len(d.Row.Members), MaxMembers)
+			lease.ErrInvalid, u.Row.Name, u.Row.Rev, len(u.Row.Members), MaxMembers)
 	}
 	var ids []string
-	if d.Row.Primary != "" {
-		ids = append(ids, d.Row.Primary)
+	if u.Row.Primary != "" {
+		ids = append(ids, u.Row.Primary)
 	}
-	for _, m := range d.Row.Members {
+	for _, m := range u.Row.Members {
 		ids = append(ids, m.ID)
 	}
-	for _, id := range append(ids, d.Drop...) {
+	for _, id := range append(ids, u.Drop...) {
 		if err := ValidateNodeID(id); err != nil {
 			return err
 		}
 	}
-	for _, c := range d.Commands {
+	for _, c := range u.Commands {
 		if err := c.Validate(); err != nil {
 			return err
 		}

@@ -13,11 +13,11 @@ func Validated(r Registry) Registry { return validatedRegistry{r} }
 
 type validatedRegistry struct{ Registry }
 
-func (r validatedRegistry) Report(ctx context.Context, n Record, tell bool) (View, error) {
+func (r validatedRegistry) Report(ctx context.Context, n Record, urgent bool) (View, error) {
 	if err := n.Validate(); err != nil {
 		return View{}, err
 	}
-	return r.Registry.Report(ctx, n, tell)
+	return r.Registry.Report(ctx, n, urgent)
 }
 
 func (r validatedRegistry) ReadView(ctx context.Context, shard string) (View, error) {
@@ -27,11 +27,11 @@ func (r validatedRegistry) ReadView(ctx context.Context, shard string) (View, er
 	return r.Registry.ReadView(ctx, shard)
 }
 
-func (r validatedRegistry) UpdateRow(ctx context.Context, d RowUpdate) (rev int64, err error) {
-	if err := d.Validate(); err != nil {
+func (r validatedRegistry) UpdateRow(ctx context.Context, u RowUpdate) (rev int64, err error) {
+	if err := u.Validate(); err != nil {
 		return 0, err
 	}
-	return r.Registry.UpdateRow(ctx, d)
+	return r.Registry.UpdateRow(ctx, u)
 }
 
 func (r validatedRegistry) Lock(ctx context.Context, l Lock) error {

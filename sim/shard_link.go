@@ -97,9 +97,9 @@ func linger[T any](ctx context.Context, l shardLink, call func(context.Context) 
 func (l shardLink) registry() shard.Registry { return l.h.w.base.Load().Registry() }
 func (l shardLink) commands() shard.Commands { return l.h.w.base.Load().Commands() }
 
-func (l shardLink) Report(ctx context.Context, r shard.Record, tell bool) (shard.View, error) {
+func (l shardLink) Report(ctx context.Context, r shard.Record, urgent bool) (shard.View, error) {
 	return l.show(pass(ctx, l, func(ctx context.Context) (shard.View, error) {
-		v, err := l.registry().Report(ctx, r, tell)
+		v, err := l.registry().Report(ctx, r, urgent)
 		if err == nil {
 			l.h.w.judge.reported(r)
 		}

@@ -186,8 +186,8 @@ func (r *brokenRegistry) UpdateRow(ctx context.Context, d shard.RowUpdate) (int6
 	return r.Registry.UpdateRow(ctx, d)
 }
 
-func (r *brokenRegistry) Report(ctx context.Context, n shard.Record, tell bool) (shard.View, error) {
-	v, err := r.Registry.Report(ctx, n, tell)
+func (r *brokenRegistry) Report(ctx context.Context, n shard.Record, urgent bool) (shard.View, error) {
+	v, err := r.Registry.Report(ctx, n, urgent)
 	if r.view != nil && err == nil {
 		r.view(&v)
 	}

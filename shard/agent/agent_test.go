@@ -114,11 +114,11 @@ type reportCounts struct {
 	n  map[string]int
 }
 
-func (c countedReports) Report(ctx context.Context, r shard.Record, tell bool) (shard.View, error) {
+func (c countedReports) Report(ctx context.Context, r shard.Record, urgent bool) (shard.View, error) {
 	c.mu.Lock()
 	c.n[r.ID]++
 	c.mu.Unlock()
-	return c.Registry.Report(ctx, r, tell)
+	return c.Registry.Report(ctx, r, urgent)
 }
 
 // readAndReset returns the counts, and begins anew.

@@ -18,7 +18,7 @@ func (r *reconciler) follow(d shard.Decision, now time.Duration) {
 	}
 	if follows && n.Link.Stalled {
 		me, _ := r.view.Node(r.id)
-		first, waits := r.view.CopiesBefore(me)
+		first, waits := r.view.FirstToCopy(me)
 		r.report.trouble = "its primary does not list it any more: it follows it again, with a full copy"
 		if waits {
 			r.report.trouble += ", after " + first.Label()

@@ -106,8 +106,8 @@ func throughErr(ctx context.Context, l *Line, call string, f func(context.Contex
 
 type lineRegistry struct{ l *Line }
 
-func (r lineRegistry) Report(ctx context.Context, rec shard.Record, tell bool) (shard.View, error) {
-	return through(ctx, r.l, "report", func(ctx context.Context) (shard.View, error) { return r.l.Registry.Report(ctx, rec, tell) })
+func (r lineRegistry) Report(ctx context.Context, rec shard.Record, urgent bool) (shard.View, error) {
+	return through(ctx, r.l, "report", func(ctx context.Context) (shard.View, error) { return r.l.Registry.Report(ctx, rec, urgent) })
 }
 
 func (r lineRegistry) ReadView(ctx context.Context, name string) (shard.View, error) {

@@ -135,11 +135,11 @@ func (r twinRegistry) show(v shard.View, err error) (shard.View, error) {
 	return v, err
 }
 
-func (r twinRegistry) Report(ctx context.Context, n shard.Record, tell bool) (shard.View, error) {
+func (r twinRegistry) Report(ctx context.Context, n shard.Record, urgent bool) (shard.View, error) {
 	if r.t.report != nil {
-		return r.t.report(r.w, ctx, n, tell)
+		return r.t.report(r.w, ctx, n, urgent)
 	}
-	return r.show(r.w.Report(ctx, n, tell))
+	return r.show(r.w.Report(ctx, n, urgent))
 }
 
 func (r twinRegistry) ReadView(ctx context.Context, name string) (shard.View, error) {

@@ -74,7 +74,7 @@ func (s *Store) begin(ctx context.Context, op string) error {
 }
 
 // Report implements [shard.Registry].
-func (r registry) Report(ctx context.Context, n shard.Record, tell bool) (shard.View, error) {
+func (r registry) Report(ctx context.Context, n shard.Record, urgent bool) (shard.View, error) {
 	if err := r.s.begin(ctx, "reporting a node"); err != nil {
 		return shard.View{}, err
 	}
@@ -84,7 +84,7 @@ func (r registry) Report(ctx context.Context, n shard.Record, tell bool) (shard.
 		return shard.View{}, err
 	}
 	all.put(n, now)
-	if tell {
+	if urgent {
 		all.tell(n.Shard)
 	}
 	return r.s.view(n.Shard, now), nil

@@ -31,7 +31,7 @@ type registry struct {
 }
 
 // Report implements [shard.Registry].
-func (r registry) Report(ctx context.Context, n shard.Record, tell bool) (v shard.View, err error) {
+func (r registry) Report(ctx context.Context, n shard.Record, urgent bool) (v shard.View, err error) {
 	doc, err := json.Marshal(n)
 	if err != nil {
 		return v, fmt.Errorf("reporting node %.8s: %w", n.ID, err)
@@ -40,11 +40,11 @@ func (r registry) Report(ctx context.Context, n shard.Record, tell bool) (v shar
 	if err != nil {
 		return v, fmt.Errorf("reporting node %.8s: %w", n.ID, err)
 	}
-	light := r.accepted.take(n.ID, sum) && !tell
+	light := r.accepted.take(n.ID, sum) && !urgent
 	var got string
 	err = r.db.rowReadCommitted(ctx, `SELECT {{rules}}.shard_report($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
 		func(row pgx.Row) error { return row.Scan(&got) },
-		n.Shard, n.ID, n.Address, []byte(n.Instance), n.Timeout.Microseconds(), string(doc), sum[:], light, tell, lockPatience{})
+		n.Shard, n.ID, n.Address, []byte(n.Instance), n.Timeout.Microseconds(), string(doc), sum[:], light, urgent, lockPatience{})
 	if err != nil {
 		return v, fmt.Errorf("reporting node %.8s: %w", n.ID, err)
 	}

@@ -19,13 +19,13 @@ func (s *Store) Registry() shard.Registry { return shard.Validated(registry{s}) 
 type registry struct{ s *Store }
 
 // Report implements [shard.Registry].
-func (r registry) Report(ctx context.Context, n shard.Record, tell bool) (shard.View, error) {
+func (r registry) Report(ctx context.Context, n shard.Record, urgent bool) (shard.View, error) {
 	fields, err := recordFields(n)
 	if err != nil {
 		return shard.View{}, err
 	}
 	told := ""
-	if tell {
+	if urgent {
 		told = "1"
 	}
 	args := append([]any{n.Shard, n.ID, n.Address, n.Instance, told, r.s.shardChannel()}, fields...)

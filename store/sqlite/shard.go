@@ -108,7 +108,7 @@ func (t *txn) lock(primary string) (value string, err error) {
 }
 
 // Report implements [shard.Registry].
-func (r registry) Report(ctx context.Context, n shard.Record, tell bool) (shard.View, error) {
+func (r registry) Report(ctx context.Context, n shard.Record, urgent bool) (shard.View, error) {
 	var out shard.View
 	err := r.s.write(ctx, "reporting a node", func(t *txn) error {
 		if err := t.taken(n); err != nil {
@@ -120,7 +120,7 @@ func (r registry) Report(ctx context.Context, n shard.Record, tell bool) (shard.
 			return err
 		}
 		_, err = t.exec(putNode, n.ID, n.Shard, n.Address, n.Instance, n.Timeout.Nanoseconds(), t.boot, t.now, t.wall, string(doc))
-		if err == nil && tell {
+		if err == nil && urgent {
 			_, err = t.exec(wakeShard, n.Shard)
 		}
 		if err == nil {
