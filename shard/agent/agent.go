@@ -26,7 +26,7 @@ type Agent struct {
 	report      *reporter
 	peer        *peerProbe
 	inbox       *inbox
-	elsewhere   *otherShards
+	otherShards *otherShards
 	reconcile   *reconciler
 	arm         *armer
 	members     *membership
@@ -69,9 +69,9 @@ func wire(c *common) *Agent {
 	a.sessions.store.Store = c.cfg.Leases
 	a.lease = &shardLease{common: c, sessions: a.sessions, trust: a.trust, watch: a.watch, view: a.view}
 	i := c.cfg.Timing.Interval
-	a.report = &reporter{common: c, view: a.view, lapse: a.watch, record: a.record, accept: a.acceptView, publish: a.publish, retry: c.cfg.retry(i/8, i/3)}
+	a.report = &reporter{common: c, view: a.view, watch: a.watch, record: a.record, accept: a.acceptView, publish: a.publish, retry: c.cfg.retry(i/8, i/3)}
 	a.process = &supervisor{common: c, probe: a.probe, fence: a.fence}
-	a.elsewhere = &otherShards{common: c, probe: a.probe, view: a.view, report: a.report}
+	a.otherShards = &otherShards{common: c, probe: a.probe, view: a.view, report: a.report}
 	a.peer = &peerProbe{common: c, view: a.view, watch: a.watch, report: a.report}
 	a.reconcile = &reconciler{
 		common: c, probe: a.probe, view: a.view, lease: a.lease, sessions: a.sessions, fence: a.fence, trust: a.trust,
@@ -127,7 +127,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer cancel()
 	a.ctx = inner
 	a.wg.Go(func() { a.fence.run(inner) })
-	a.wg.Go(func() { a.report.watch(inner) })
+	a.wg.Go(func() { a.report.watchStore(inner) })
 	a.wg.Go(func() { a.inbox.receive(inner) })
 	if a.cfg.Process != nil {
 		a.wg.Go(func() { a.process.run(inner) })
@@ -136,7 +136,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if errors.Is(context.Cause(ctx), ErrAbandon) {
 		a.sessions.store.abandoned.Store(true)
 	} else {
-		a.leave(inner)
+		a.releaseHeld(inner)
 	}
 	cancel()
 	close(a.ended)
@@ -184,13 +184,13 @@ func (a *Agent) turn(now time.Duration) {
 	a.probe.step(now)
 	a.reconcile.declareDeath(now)
 	a.reconcile.closeWithoutLease(now)
-	a.reconcile.leaveWithoutStore(now)
+	a.reconcile.detachWithoutStore(now)
 	a.lease.update(now)
 	a.promises.step(now)
 	// A node that the store does not take, or that another shard has, is reported again, and otherwise left alone.
 	switch {
 	case !a.report.isRegistered():
-	case !a.elsewhere.isClear(now):
+	case !a.otherShards.isClear(now):
 		a.publish(now)
 	default:
 		a.peer.step(now)
@@ -233,7 +233,7 @@ func (a *Agent) rowWritten(row shard.Row) {
 // promote its node.
 func (a *Agent) pendingRowUpdate() string {
 	switch {
-	case a.busy[updateRow] || a.busy[renewLock] && a.view.Row.Plan != nil:
+	case a.busy[workUpdateRow] || a.busy[workFailoverLock] && a.view.Row.Plan != nil:
 		return "a row update is under way"
 	case a.reconcile.isPromoting():
 		return "a promotion is under way"

@@ -29,7 +29,7 @@ type armer struct {
 
 // step arms or disarms the fence if there is reason to.
 func (a *armer) step(now time.Duration) {
-	if a.lease.held == nil || !a.fence.isOpen() || a.isOccupied() || a.busy[armFence] || a.probe.state.Role != shard.Primary {
+	if a.lease.held == nil || !a.fence.isOpen() || a.isOccupied() || a.busy[workArmFence] || a.probe.state.Role != shard.Primary {
 		return
 	}
 	need := max(1, a.cfg.MinReplicas)
@@ -62,7 +62,7 @@ func (a *armer) step(now time.Duration) {
 func (a *armer) setArmed(armed bool) { a.armed, a.report.urgent = armed, true }
 
 func (a *armer) arm(need int) {
-	a.background(armFence, a.cfg.nodeTimeout(), func(ctx context.Context) func() {
+	a.background(workArmFence, a.cfg.nodeTimeout(), func(ctx context.Context) func() {
 		err := a.fence.open(ctx, shard.Armed, need)
 		return func() {
 			a.rounds = 0
@@ -87,7 +87,7 @@ func (a *armer) disarm(now time.Duration) {
 		return
 	}
 	a.disarmedAt = now
-	a.background(armFence, a.cfg.Timing.Timeout, func(ctx context.Context) func() {
+	a.background(workArmFence, a.cfg.Timing.Timeout, func(ctx context.Context) func() {
 		if err := a.report.waitAccepted(ctx); err != nil {
 			return nil // it stays armed while the store is down
 		}

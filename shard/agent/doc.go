@@ -10,12 +10,12 @@
 //	probe        asks the own node about itself (nodeProbe); the process that it runs in (supervisor)
 //	death        reports that the own node is dead, and gives the lease up (reconciler.declareDeath); closes an open
 //	             primary that the agent was started beside, once others may replace it (closeWithoutLease);
-//	             detaches a replica whose agent is without the store (leaveWithoutStore)
+//	             detaches a replica whose agent is without the store (detachWithoutStore)
 //	lease        keeps a session while the node is, or becomes, the primary (sessions, by package lease's keeper,
 //	             renewed only after a write probe), takes and releases the shard's lease (shardLease), and
 //	             judges whether anybody's lease can be taken (leaseWatch)
 //	promises     lets a primary continue while the store is down
-//	elsewhere    lets peer to save run only if no other shard has the node (otherShards), and its record was accepted
+//	otherShards  has the components from peer to save run only if no other shard has the node
 //	peer         asks whether the primary answers, when that is another node (peerProbe)
 //	reconcile    carries out the [shard.Decision] about the own node, or a command (reconciler, inbox): one task at
 //	             a time
@@ -40,7 +40,7 @@
 //     the primary may still accept writes, the shard is flapping, a failover failed a moment ago, or there is no
 //     candidate. One agent takes the failover lock and writes a plan under a new epoch (phase detaching).
 //  4. reconciler of each replica carries out "detach"; reporter reports where its data stands still. A replica whose
-//     agent is without the store gets no command: leaveWithoutStore (follow.go), also in the turn, detaches it.
+//     agent is without the store gets no command: detachWithoutStore (follow.go), also in the turn, detaches it.
 //  5. planner.detaching (shard/plan_phases.go) chooses with choosePrimary (shard/choose.go); orchestrator writes the
 //     chosen node into the plan (phase promoting).
 //  6. reconciler of that node carries out "promote" (promote.go): close the fence, promote, take the lease, write the
@@ -63,8 +63,8 @@
 //
 //	field                 what it is                     set by                             relied on by
 //	fence.mayBeOpen       nobody has seen it closed      fence, around SetFence             the guard that closes it in time
-//	probe.state.Fence     as the node says               nodeProbe; armer and leave, at     reconciler, armer
-//	                                                     once after SetFence
+//	probe.state.Fence     as the node says               nodeProbe; armer and releaseHeld,  reconciler, armer
+//	                                                     at once after SetFence
 //	probe.announcedFence  what is about to be opened     openNode; a probe that saw it      Record.Fence
 //	                                                     ends it
 //	armer.armed           a promise, ahead of disarming  armer; openNode, examineNode and   armer, openNode, Record.Armed

@@ -18,13 +18,13 @@ var errFenceClosing = errors.New("shard: the fence is to be closed")
 // fence opens and closes the node's fence. It closes it by itself at the end of trust, from a goroutine and a
 // connection of its own, so that nothing else that hangs is in its way.
 type fence struct {
-	engine shard.Engine
-	clock  lease.Clock
-	trust  *trust
-	each   time.Duration // deadline of one exchange
-	margin time.Duration // of trust, kept for closing
-	late   time.Duration // for closing, when trust had ended before closing started
-	log    *slog.Logger
+	engine      shard.Engine
+	clock       lease.Clock
+	trust       *trust
+	callTimeout time.Duration // deadline of one exchange
+	margin      time.Duration // of trust, kept for closing
+	lateGrace   time.Duration // for closing, when trust had ended before closing started
+	log         *slog.Logger
 	// onHung is called when the node does not answer until trust has ended, or for late if it had ended
 	// before; onTrustEnd when trust ends with the node open. Neither may block.
 	onHung, onTrustEnd func()
@@ -39,13 +39,13 @@ type fence struct {
 	mayBeOpen    bool          // the node may accept writes, because this agent opened it
 	closeBy      time.Duration // when to close it however long trust lasts; 0: never
 	foundUntil   time.Duration // trust in a node that was found open and silent, without the lease; 0: there is none
-	moved        time.Duration // when the node was last asked to change its fence, or answered
+	changedAt    time.Duration // when the node was last asked to change its fence, or answered
 	opening      context.CancelFunc
 	acknowledged chan struct{} // closed and replaced when closed rises
 }
 
 func newFence(cfg Config, t *trust, log *slog.Logger) *fence {
-	return &fence{engine: cfg.Engines.At(cfg.Node), clock: cfg.Clock, trust: t, each: cfg.nodeTimeout(), margin: cfg.margin(), late: cfg.Timing.Timeout / 2, log: log,
+	return &fence{engine: cfg.Engines.At(cfg.Node), clock: cfg.Clock, trust: t, callTimeout: cfg.nodeTimeout(), margin: cfg.margin(), lateGrace: cfg.Timing.Timeout / 2, log: log,
 		wake: make(chan struct{}, 1), acknowledged: make(chan struct{})}
 }
 
@@ -104,22 +104,22 @@ func (f *fence) adoptOpen() error {
 
 // open opens or arms the fence, if trust lasts beyond the time to close it again.
 func (f *fence) open(ctx context.Context, as shard.Fence, n int) error {
-	ctx, cancel := context.WithTimeout(ctx, f.each)
+	ctx, cancel := context.WithTimeout(ctx, f.callTimeout)
 	defer cancel()
 	f.mu.Lock()
-	if f.trust.remaining() <= f.margin+f.each || f.closed != f.requested || f.opening != nil {
+	if f.trust.remaining() <= f.margin+f.callTimeout || f.closed != f.requested || f.opening != nil {
 		f.mu.Unlock()
 		return errFenceClosing
 	}
 	mine := f.requested
-	f.opening, f.mayBeOpen, f.closeBy, f.moved = cancel, true, 0, f.clock.Now()
+	f.opening, f.mayBeOpen, f.closeBy, f.changedAt = cancel, true, 0, f.clock.Now()
 	f.mu.Unlock()
 	notify(f.wake)
 
 	err := f.engine.SetFence(ctx, as, n)
 
 	f.mu.Lock()
-	f.opening, f.moved = nil, f.clock.Now()
+	f.opening, f.changedAt = nil, f.clock.Now()
 	if f.requested != mine {
 		// Closing was requested meanwhile. The node may have got both in either order: close once more.
 		f.requested++
@@ -149,7 +149,7 @@ func (f *fence) isOpen() bool {
 func (f *fence) isCurrent(asked time.Duration) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return asked > f.moved && f.closed == f.requested && f.opening == nil
+	return asked > f.changedAt && f.closed == f.requested && f.opening == nil
 }
 
 // isClosing reports whether a request to close has not been acknowledged.
@@ -207,14 +207,14 @@ func (f *fence) tryClose(ctx context.Context, until time.Duration) {
 	mine, open := f.requested, f.mayBeOpen
 	until = max(until, f.foundUntil)
 	f.mu.Unlock()
-	each, left := f.each, until-f.clock.Now()
+	each, left := f.callTimeout, until-f.clock.Now()
 	if open && left > 0 {
-		each = min(each, max(left, f.each/4))
+		each = min(each, max(left, f.callTimeout/4))
 	}
 	if f.hungAt == 0 {
 		f.hungAt = until
 		if left <= 0 { // this agent or its whole host was paused: a healthy node answers soon
-			f.hungAt = f.clock.Now() + f.late
+			f.hungAt = f.clock.Now() + f.lateGrace
 		}
 	}
 	err := func() error {
@@ -223,7 +223,7 @@ func (f *fence) tryClose(ctx context.Context, until time.Duration) {
 		return f.engine.SetFence(ctx, shard.Closed, 0)
 	}()
 	f.mu.Lock()
-	f.moved = f.clock.Now()
+	f.changedAt = f.clock.Now()
 	if err == nil {
 		f.closed = max(f.closed, mine)
 		if f.closed == f.requested && f.opening == nil {
@@ -247,7 +247,7 @@ func (f *fence) tryClose(ctx context.Context, until time.Duration) {
 	if until, _, _ := f.trust.until(); open && !answers && f.clock.Now() >= max(until, f.hungAt) {
 		f.onHung()
 	}
-	lease.Sleep(ctx, f.clock, f.each/4)
+	lease.Sleep(ctx, f.clock, f.callTimeout/4)
 }
 
 // nodeEnded: the node's process has ended, so that it accepts nothing.

@@ -17,11 +17,11 @@ func TestFenceOfANodeThatEnds(t *testing.T) {
 		trusted.promised = clock.Now() + time.Hour
 		var asked atomic.Int64
 		var back atomic.Bool
-		g := &fence{clock: clock, trust: trusted, each: time.Second, margin: time.Second, log: slog.New(slog.DiscardHandler), onHung: func() {}, onTrustEnd: func() {},
+		g := &fence{clock: clock, trust: trusted, callTimeout: time.Second, margin: time.Second, log: slog.New(slog.DiscardHandler), onHung: func() {}, onTrustEnd: func() {},
 			wake: make(chan struct{}, 1), acknowledged: make(chan struct{}), mayBeOpen: true}
 		g.engine = unclosable{fail: func() error {
 			if asked.Add(1); !back.Load() {
-				time.Sleep(g.each / 2)
+				time.Sleep(g.callTimeout / 2)
 				return context.DeadlineExceeded
 			}
 			return nil
@@ -77,12 +77,12 @@ func TestFenceHung(t *testing.T) {
 				trusted.promised = clock.Now() + c.trust
 				ctx, cancel := context.WithCancel(t.Context())
 				hung := time.Duration(0)
-				g := &fence{clock: clock, trust: trusted, each: 500 * time.Millisecond, margin: time.Second, late: 2500 * time.Millisecond,
+				g := &fence{clock: clock, trust: trusted, callTimeout: 500 * time.Millisecond, margin: time.Second, lateGrace: 2500 * time.Millisecond,
 					log: slog.New(slog.DiscardHandler), onTrustEnd: func() {}, wake: make(chan struct{}, 1), acknowledged: make(chan struct{}), mayBeOpen: true}
 				g.onHung = func() { hung = clock.Now(); cancel() }
 				g.engine = unclosable{fail: func() error {
 					if c.answers == 0 || clock.Now() < c.answers {
-						time.Sleep(g.each)
+						time.Sleep(g.callTimeout)
 						return context.DeadlineExceeded
 					}
 					return nil
@@ -92,7 +92,7 @@ func TestFenceHung(t *testing.T) {
 				time.Sleep(20 * time.Second)
 				cancel()
 				<-done
-				if hung < c.hung || hung > c.hung+2*g.each || (hung == 0) != (c.hung == 0) {
+				if hung < c.hung || hung > c.hung+2*g.callTimeout || (hung == 0) != (c.hung == 0) {
 					t.Errorf("hung after %v, want %v", hung, c.hung)
 				}
 				if c.answers != 0 && g.isOpen() {

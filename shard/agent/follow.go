@@ -47,10 +47,10 @@ func (r *reconciler) isWithoutStore(now time.Duration) (out bool, due time.Durat
 	return now >= due, due
 }
 
-// leaveWithoutStore detaches a replica of an agent that is without the store: its acknowledgements would keep the armed
+// detachWithoutStore detaches a replica of an agent that is without the store: its acknowledgements would keep the armed
 // fence of a primary open that has lost its agent, on the same side of a cut. A primary whose agent lives asks for
 // promises, and its replicas stay.
-func (r *reconciler) leaveWithoutStore(now time.Duration) {
+func (r *reconciler) detachWithoutStore(now time.Duration) {
 	n := r.probe.state
 	// Nothing is known of a shard yet: whom it follows is not ours to change.
 	if !r.probe.answered || n.Role != shard.Replica || n.Link.Detached() || r.knownEpoch(r.view.Row) == 0 {

@@ -14,7 +14,7 @@ import (
 
 // lead makes the node the primary that it is to be, or keeps it one.
 func (r *reconciler) lead(d shard.Decision, now time.Duration) {
-	if r.task != nil || r.busy[yieldPrimary] || r.giveUpUnwritable(now) {
+	if r.task != nil || r.busy[workStepDown] || r.giveUpUnwritable(now) {
 		return
 	}
 	if now < r.retryAt {

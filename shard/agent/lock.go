@@ -73,7 +73,7 @@ func (l *failoverLock) renew(now time.Duration) {
 
 // set takes, renews or takes over the lock of the present primary.
 func (l *failoverLock) set(now time.Duration, instead string) {
-	if l.busy[renewLock] {
+	if l.busy[workFailoverLock] {
 		return
 	}
 	primary := l.view.Row.Primary
@@ -84,7 +84,7 @@ func (l *failoverLock) set(now time.Duration, instead string) {
 	l.count++
 	value := fmt.Sprintf("%s:%d", l.instance.ID, l.count)
 	l.trying, l.primary, l.renewedAt, l.tryAt = value, primary, now, 0
-	l.background(renewLock, l.cfg.storeTimeout(), func(ctx context.Context) func() {
+	l.background(workFailoverLock, l.cfg.storeTimeout(), func(ctx context.Context) func() {
 		err := l.cfg.Registry.Lock(ctx, shard.Lock{Shard: l.cfg.Shard, Primary: primary, Value: value, Instead: instead})
 		return func() {
 			switch {
@@ -109,12 +109,12 @@ func (l *failoverLock) set(now time.Duration, instead string) {
 
 // release gives the lock back.
 func (l *failoverLock) release() {
-	if l.heldValue == "" || l.busy[renewLock] {
+	if l.heldValue == "" || l.busy[workFailoverLock] {
 		return
 	}
 	heldValue, primary := l.heldValue, l.primary
 	l.forget()
-	l.background(renewLock, l.cfg.storeTimeout(), func(ctx context.Context) func() {
+	l.background(workFailoverLock, l.cfg.storeTimeout(), func(ctx context.Context) func() {
 		if err := l.cfg.Registry.Unlock(ctx, shard.Lock{Shard: l.cfg.Shard, Primary: primary, Instead: heldValue}); err != nil {
 			l.log.Debug("failover lock could not be given back; it expires", "err", err)
 		}

@@ -44,7 +44,7 @@ func TestFenceLogsRarely(t *testing.T) {
 		var tries atomic.Int64
 		var err atomic.Value
 		set := func(e error) { err.Store(&e) }
-		g := &fence{clock: clock, trust: newTrust(clock), each: 500 * time.Millisecond, log: slog.New(slog.NewTextHandler(&log, nil)),
+		g := &fence{clock: clock, trust: newTrust(clock), callTimeout: 500 * time.Millisecond, log: slog.New(slog.NewTextHandler(&log, nil)),
 			onHung: func() {}, onTrustEnd: func() {}, wake: make(chan struct{}, 1), acknowledged: make(chan struct{})}
 		g.engine = unclosable{fail: func() error {
 			e := *err.Load().(*error)

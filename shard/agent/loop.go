@@ -63,22 +63,22 @@ func (l *loop) runInLoop(f func()) bool {
 type work int
 
 const (
-	admitMembers work = iota
-	armFence
-	reportToStore
-	countOtherShards
-	detachReplicas
-	fenceNode
-	handOver
-	killHung
-	probeNode
-	probePeer
-	renewLock
-	renewPromises
-	saveState
-	sendCommands
-	updateRow
-	yieldPrimary
+	workAdmitMembers work = iota
+	workArmFence
+	workReport
+	workFindOtherShards
+	workDetachReplicas
+	workFenceOldPrimary
+	workHandOver
+	workKillHung
+	workProbeNode
+	workProbePeer
+	workFailoverLock
+	workRequestPromises
+	workSaveState
+	workSendCommands
+	workUpdateRow
+	workStepDown
 )
 
 // background runs f in a goroutine, one of each kind at a time; the loop runs the function that f returns.

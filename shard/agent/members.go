@@ -25,7 +25,7 @@ type membership struct {
 }
 
 func (m *membership) step(now time.Duration) {
-	if !m.lease.isValid() || m.isTaskRunning() || m.report.failing != 0 || m.busy[admitMembers] ||
+	if !m.lease.isValid() || m.isTaskRunning() || m.report.failing != 0 || m.busy[workAdmitMembers] ||
 		!m.view.isPrimary() || m.view.Row.Plan != nil || now < m.triedAt+m.cfg.Timing.Interval/4 {
 		return
 	}
@@ -39,8 +39,8 @@ func (m *membership) step(now time.Duration) {
 	}
 	m.triedAt = now
 	// Until the outcome is known, all that may have been admitted must promise before this primary relies on it.
-	m.view.pending = append(m.view.pending, row.Members...)
-	m.background(admitMembers, m.cfg.storeTimeout(), func(ctx context.Context) func() {
+	m.view.pendingMembers = append(m.view.pendingMembers, row.Members...)
+	m.background(workAdmitMembers, m.cfg.storeTimeout(), func(ctx context.Context) func() {
 		rev, err := m.cfg.Registry.UpdateRow(ctx, shard.RowUpdate{Row: row})
 		return func() {
 			m.report.reread = true
@@ -55,7 +55,7 @@ func (m *membership) step(now time.Duration) {
 // others are all who might replace this primary: the members, and those whose admission was decided without
 // an answer.
 func (m *membership) others() []shard.Member {
-	all := append(slices.Clone(m.view.Row.Members), m.view.pending...)
+	all := append(slices.Clone(m.view.Row.Members), m.view.pendingMembers...)
 	slices.SortStableFunc(all, func(x, y shard.Member) int { return strings.Compare(x.ID, y.ID) })
 	all = slices.CompactFunc(all, func(x, y shard.Member) bool { return x.ID == y.ID })
 	return slices.DeleteFunc(all, func(x shard.Member) bool { return x.ID == m.id })

@@ -120,18 +120,18 @@ func (o *orchestrator) observation(now time.Duration) shard.Observation {
 // carryOut does what the planner says, as the orchestrator.
 func (o *orchestrator) carryOut(act shard.Action, now time.Duration) {
 	o.lock.renew(now)
-	if u := act.Update; u != nil && !o.busy[updateRow] {
+	if u := act.Update; u != nil && !o.busy[workUpdateRow] {
 		o.updateRow(*u)
 		return
 	}
 	if due := o.fenceTriedAt + o.cfg.Timing.Interval/2; act.FenceAt != "" && now < due {
 		o.wakeBy(due)
-	} else if act.FenceAt != "" && !o.busy[fenceNode] {
+	} else if act.FenceAt != "" && !o.busy[workFenceOldPrimary] {
 		o.fenceOldPrimary(act.FenceAt, now)
 	}
 	if due := o.detachTriedAt + o.cfg.Timing.Interval/4; len(act.DetachAt) > 0 && now < due {
 		o.wakeBy(due)
-	} else if len(act.DetachAt) > 0 && !o.busy[detachReplicas] {
+	} else if len(act.DetachAt) > 0 && !o.busy[workDetachReplicas] {
 		o.detachReplicas(act.DetachAt, now)
 	}
 	o.send(act.Send, now)
@@ -141,7 +141,7 @@ func (o *orchestrator) carryOut(act shard.Action, now time.Duration) {
 // open. That they did is seen by the next probe (peerProbe); their agents lead them on when they are back.
 func (o *orchestrator) detachReplicas(addresses []string, now time.Duration) {
 	o.detachTriedAt = now
-	o.background(detachReplicas, o.cfg.nodeTimeout(), func(ctx context.Context) func() {
+	o.background(workDetachReplicas, o.cfg.nodeTimeout(), func(ctx context.Context) func() {
 		var all sync.WaitGroup
 		for _, address := range addresses {
 			all.Go(func() {
@@ -161,7 +161,7 @@ func (o *orchestrator) detachReplicas(addresses []string, now time.Duration) {
 func (o *orchestrator) fenceOldPrimary(address string, now time.Duration) {
 	o.fenceTriedAt = now
 	epoch := o.view.Row.Epoch
-	o.background(fenceNode, o.cfg.Policy.Patience, func(ctx context.Context) func() {
+	o.background(workFenceOldPrimary, o.cfg.Policy.Patience, func(ctx context.Context) func() {
 		node := o.cfg.Engines.At(address)
 		defer func() { _ = node.Close() }()
 		err := o.withNodeTimeout(ctx, func(ctx context.Context) error { return node.SetFence(ctx, shard.Closed, 0) })
@@ -186,11 +186,11 @@ func (o *orchestrator) send(all []shard.Command, now time.Duration) {
 			o.wakeBy(at + again)
 		}
 	}
-	if len(due) == 0 || o.busy[sendCommands] {
+	if len(due) == 0 || o.busy[workSendCommands] {
 		return
 	}
 	o.recordSent(due, now)
-	o.background(sendCommands, o.cfg.storeTimeout(), func(ctx context.Context) func() {
+	o.background(workSendCommands, o.cfg.storeTimeout(), func(ctx context.Context) func() {
 		if err := o.cfg.Commands.Send(ctx, due...); err != nil {
 			o.log.Warn("commands could not be sent; trying again", "err", err)
 		}
@@ -214,7 +214,7 @@ func (o *orchestrator) recordSent(sent []shard.Command, now time.Duration) {
 func (o *orchestrator) updateRow(u shard.RowUpdate) {
 	before := o.view.Row.Plan
 	phaseFor := o.now() - o.phase.since
-	o.background(updateRow, o.cfg.storeTimeout(), func(ctx context.Context) func() {
+	o.background(workUpdateRow, o.cfg.storeTimeout(), func(ctx context.Context) func() {
 		rev, err := o.cfg.Registry.UpdateRow(ctx, u)
 		return func() {
 			o.report.reread = true

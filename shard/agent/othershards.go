@@ -45,7 +45,7 @@ func (o *otherShards) isClear(now time.Duration) bool {
 
 func (o *otherShards) ask(run string) {
 	again := o.askedRun == run
-	o.background(countOtherShards, o.cfg.storeTimeout(), func(ctx context.Context) func() {
+	o.background(workFindOtherShards, o.cfg.storeTimeout(), func(ctx context.Context) func() {
 		conflict, err := o.find(ctx, run, again)
 		if err != nil {
 			o.log.Warn("other shards could not be read; nothing is done with the node before", "err", err)

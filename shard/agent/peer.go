@@ -42,7 +42,7 @@ func (p *peerProbe) step(now time.Duration) {
 		return
 	}
 	stale := p.opinion.Of != of || p.isOlderThanLapse()
-	if p.busy[probePeer] || !stale && now < p.probedAt+p.cfg.Timing.Interval {
+	if p.busy[workProbePeer] || !stale && now < p.probedAt+p.cfg.Timing.Interval {
 		return
 	}
 	within := min(max(p.cfg.Timing.Timeout/4, minPeerProbe), maxPeerProbe)
@@ -53,7 +53,7 @@ func (p *peerProbe) step(now time.Duration) {
 	// Whether its fence is closed matters only when its own agent cannot say so.
 	agentGone := p.watch.takeable && known && !own.Live()
 	silent := p.silentMembers()
-	p.background(probePeer, within, func(ctx context.Context) func() {
+	p.background(workProbePeer, within, func(ctx context.Context) func() {
 		asked := p.now()
 		unattended := p.probeUnattended(ctx, silent)
 		reached := p.cfg.Engines.ProbePeer(ctx, address)

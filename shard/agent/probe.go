@@ -54,7 +54,7 @@ type nodeProbe struct {
 
 	logReads chan struct{} // reads of its log under way, which may hang
 
-	toldAt     time.Duration // when the latest probe was sent that was reported
+	reportedAt time.Duration // when the latest probe was sent that was reported
 	dueSince   time.Duration // the next probe is due an interval after this
 	askedAt    time.Duration // when the latest probe that counted was sent
 	answeredAt time.Duration // … that was answered
@@ -69,7 +69,7 @@ func newNodeProbe(c *common) *nodeProbe {
 
 // step probes the node if that is due.
 func (p *nodeProbe) step(now time.Duration) {
-	if p.busy[probeNode] {
+	if p.busy[workProbeNode] {
 		return
 	}
 	if due := p.dueSince + p.interval(now); p.dueSince != 0 && now < due {
@@ -82,7 +82,7 @@ func (p *nodeProbe) step(now time.Duration) {
 		p.dueSince = now
 	}
 	examine := p.inspection()
-	p.background(probeNode, max(i, p.cfg.nodeTimeout()), func(ctx context.Context) func() {
+	p.background(workProbeNode, max(i, p.cfg.nodeTimeout()), func(ctx context.Context) func() {
 		asked := p.now()
 		n, err := p.ask(ctx)
 		if err == nil {
@@ -93,8 +93,8 @@ func (p *nodeProbe) step(now time.Duration) {
 			p.observe(n, asked, err)
 			p.onProbe()
 			// One that is down is probed far more often than that is reported.
-			if !wasDown || p.condition != shard.Down || asked >= p.toldAt+i {
-				p.report.due, p.toldAt = true, asked
+			if !wasDown || p.condition != shard.Down || asked >= p.reportedAt+i {
+				p.report.due, p.reportedAt = true, asked
 			}
 		}
 	})

@@ -99,7 +99,7 @@ func (p *promises) step(now time.Duration) {
 		p.wakeBy(now + left - half)
 		return
 	}
-	if p.busy[renewPromises] {
+	if p.busy[workRequestPromises] {
 		return
 	}
 	if due := p.requestedAt + t.Interval; p.requestedAt != 0 && now < due {
@@ -110,7 +110,7 @@ func (p *promises) step(now time.Duration) {
 	lasts := min(t.Timeout, shard.MaxPromise)
 	members := p.members.others()
 	row := p.view.Row
-	p.background(renewPromises, max(t.Interval, t.Timeout/4), func(ctx context.Context) func() {
+	p.background(workRequestPromises, max(t.Interval, t.Timeout/4), func(ctx context.Context) func() {
 		sent := p.now() // before the first question: trust must end before the earliest promise does
 		err := p.requestAll(ctx, members, row, lasts)
 		return func() {

@@ -163,7 +163,7 @@ func (r *reconciler) examineNode(d shard.Decision) {
 
 // stepDown closes the fence, and then gives the lease up.
 func (r *reconciler) stepDown(why string) {
-	if r.lease.held == nil && r.sessions.get() == nil || r.busy[yieldPrimary] {
+	if r.lease.held == nil && r.sessions.get() == nil || r.busy[workStepDown] {
 		return
 	}
 	if r.runningCommand() != nil {
@@ -171,7 +171,7 @@ func (r *reconciler) stepDown(why string) {
 	}
 	r.fence.requestClose()
 	r.arm.armed = false
-	r.background(yieldPrimary, 2*r.cfg.Timing.Timeout, func(ctx context.Context) func() {
+	r.background(workStepDown, 2*r.cfg.Timing.Timeout, func(ctx context.Context) func() {
 		// In this order: a successor may be opened as soon as the lease is free.
 		if err := r.fence.closeAndWait(ctx); err != nil {
 			return nil // the session lapses by itself
@@ -211,7 +211,7 @@ func (r *reconciler) declareDeath(now time.Duration) {
 	r.fence.nodeEnded()
 	if r.lease.held != nil || r.sessions.get() != nil {
 		r.cancelTask("the node's process ended")
-		r.background(yieldPrimary, r.cfg.Timing.Timeout, func(ctx context.Context) func() {
+		r.background(workStepDown, r.cfg.Timing.Timeout, func(ctx context.Context) func() {
 			r.lease.giveUp(ctx, "", "the node's process ended")
 			return nil
 		})

@@ -26,7 +26,7 @@ const rereadSoon = 20 * time.Millisecond
 type reporter struct {
 	*common
 	view   *viewCache
-	lapse  *leaseWatch
+	watch  *leaseWatch
 	record func(now time.Duration) shard.Record
 	accept func(v shard.View, now time.Duration)
 	// publish makes a refusal visible.
@@ -46,8 +46,8 @@ type reporter struct {
 	lastOK      time.Duration // when the latest report that was answered was sent
 	answeredAt  time.Duration // … or the latest read
 
-	said     shard.Record // the gist of the latest that was accepted
-	watching atomic.Bool  // the store tells of changes
+	acceptedGist shard.Record // the gist of the latest that was accepted
+	watching     atomic.Bool  // the store tells of changes
 
 	sent      int64 // reports so far
 	notBefore time.Duration
@@ -69,7 +69,7 @@ func (r *reporter) isRegistered() bool { return r.registered && r.refusal == "" 
 
 // step reports, or reads the view, if there is reason to.
 func (r *reporter) step(now time.Duration) {
-	if r.busy[reportToStore] || !r.due && !r.urgent && !r.reread {
+	if r.busy[workReport] || !r.due && !r.urgent && !r.reread {
 		return
 	}
 	if r.refusal != "" && !r.due {
@@ -84,14 +84,14 @@ func (r *reporter) step(now time.Duration) {
 	var rec shard.Record
 	if report {
 		rec = r.record(now)
-		if !urgent && !r.reread && r.saysNothing(rec, now) {
+		if !urgent && !r.reread && r.canWait(rec, now) {
 			r.due = false
 			return
 		}
 		r.sent++
 	}
 	r.due, r.urgent, r.reread = false, false, false
-	r.background(reportToStore, r.cfg.storeTimeout(), func(ctx context.Context) func() {
+	r.background(workReport, r.cfg.storeTimeout(), func(ctx context.Context) func() {
 		var v shard.View
 		var err error
 		asked := r.now()
@@ -108,7 +108,7 @@ func (r *reporter) step(now time.Duration) {
 				r.answeredAt = asked
 			}
 			if report && err == nil {
-				r.said = rec.Gist()
+				r.acceptedGist = rec.Gist()
 			}
 			r.finish(v, report, err)
 			if err != nil && urgent {
@@ -118,14 +118,14 @@ func (r *reporter) step(now time.Duration) {
 	})
 }
 
-// saysNothing reports whether a report can wait for the next interval: nothing happens in the shard, it says what the one
+// canWait reports whether a report can wait for the next interval: nothing happens in the shard, it says what the one
 // before said, and another that is lost would leave enough of T.
-func (r *reporter) saysNothing(rec shard.Record, now time.Duration) bool {
+func (r *reporter) canWait(rec shard.Record, now time.Duration) bool {
 	i, row := r.cfg.Timing.Interval, r.view.Row
 	p, _ := r.view.Node(row.Primary)
-	calm := row.Plan == nil && row.Request == nil && p.Condition == shard.Up && p.Role == shard.Primary && p.Fence != shard.Closed && !r.lapse.takeable
+	calm := row.Plan == nil && row.Request == nil && p.Condition == shard.Up && p.Role == shard.Primary && p.Fence != shard.Closed && !r.watch.takeable
 	return calm && r.watching.Load() && r.registered && r.failing == 0 && 4*i <= r.cfg.Timing.Timeout &&
-		now < r.lastOK+QuietIntervals*i-i/2 && reflect.DeepEqual(rec.Gist(), r.said)
+		now < r.lastOK+QuietIntervals*i-i/2 && reflect.DeepEqual(rec.Gist(), r.acceptedGist)
 }
 
 // finish takes the answer of the store.
@@ -216,8 +216,8 @@ func (r *reporter) readNow(ctx context.Context) (shard.View, error) {
 	return v, nil
 }
 
-// watch wakes the loop when the store says that something happened.
-func (r *reporter) watch(ctx context.Context) {
+// watchStore wakes the loop when the store says that something happened.
+func (r *reporter) watchStore(ctx context.Context) {
 	const first, most = 50 * time.Millisecond, 5 * time.Second
 	for retry := r.cfg.retry(first, most); ; {
 		started := r.now()

@@ -22,7 +22,7 @@ type saver struct {
 }
 
 func (s *saver) step(now time.Duration) {
-	if s.busy[saveState] {
+	if s.busy[workSaveState] {
 		return // the next turn saves what is new by then
 	}
 	m := s.folder.state()
@@ -54,7 +54,7 @@ func (s *saver) step(now time.Duration) {
 
 // save has the folder written, which waits for a disk that may hang, beside the loop.
 func (s *saver) save(write func() error) {
-	s.background(saveState, s.cfg.storeTimeout(), func(context.Context) func() {
+	s.background(workSaveState, s.cfg.storeTimeout(), func(context.Context) func() {
 		err := write()
 		return func() {
 			switch now := s.now(); {

@@ -36,7 +36,7 @@ func (s *shutdown) start() {
 func (s *shutdown) requestHandOver() {
 	s.since = s.now()
 	v := s.view.View
-	s.background(handOver, s.cfg.storeTimeout(), func(ctx context.Context) func() {
+	s.background(workHandOver, s.cfg.storeTimeout(), func(ctx context.Context) func() {
 		id, err := s.requestSwitchover(ctx, v)
 		return func() {
 			s.done = err != nil
@@ -78,7 +78,7 @@ func (s *shutdown) isDone(now time.Duration) bool {
 		return true
 	case last != nil && s.request != "" && last.Request == s.request && last.Failed != "":
 		return true // the switchover was refused or failed: nobody takes over
-	case s.busy[handOver] || row.Request != nil || row.Plan != nil:
+	case s.busy[workHandOver] || row.Request != nil || row.Plan != nil:
 		return false
 	case s.request == "" && s.view.isPrimary():
 		if s.view.HasSuccessor(s.id) {
@@ -90,8 +90,8 @@ func (s *shutdown) isDone(now time.Duration) bool {
 	return row.Primary != "" && s.reconcile.task == nil && s.reconcile.lease.held == nil
 }
 
-// leave ends what the agent holds. The loop has ended.
-func (a *Agent) leave(ctx context.Context) {
+// releaseHeld ends what the agent holds. The loop has ended.
+func (a *Agent) releaseHeld(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timing.Timeout)
 	defer cancel()
 	now := a.now()

@@ -15,10 +15,10 @@ type supervisor struct {
 	probe *nodeProbe
 	fence *fence
 
-	goneSince time.Duration // since when the process is known to have ended; 0: it is not
-	adopted   shard.Process // of a node that someone else started
-	unwatched string        // why it could not be adopted, as it was logged last
-	soughtAt  time.Duration // when a process was last looked for by its port
+	goneSince    time.Duration // since when the process is known to have ended; 0: it is not
+	adopted      shard.Process // of a node that someone else started
+	adoptProblem string        // why it could not be adopted, as it was logged last
+	adoptTriedAt time.Duration // when a process was last looked for by its port
 }
 
 // run keeps the process of a node that the agent starts running.
@@ -81,20 +81,20 @@ func (s *supervisor) adopt(pid int) {
 		return
 	}
 	if pid == 0 {
-		if s.unwatched != "" && s.now() < s.soughtAt+s.cfg.Timing.Timeout {
+		if s.adoptProblem != "" && s.now() < s.adoptTriedAt+s.cfg.Timing.Timeout {
 			return // it means looking at every process of the host
 		}
-		s.soughtAt = s.now()
+		s.adoptTriedAt = s.now()
 	}
 	p, err := s.cfg.Adopt(pid)
 	if err != nil {
-		if why := err.Error(); why != s.unwatched {
-			s.unwatched = why
+		if why := err.Error(); why != s.adoptProblem {
+			s.adoptProblem = why
 			s.log.Warn("node's process cannot be watched: its end is seen later, and it is not killed when it hangs", "pid", pid, "err", err)
 		}
 		return
 	}
-	s.adopted, s.unwatched = p, ""
+	s.adopted, s.adoptProblem = p, ""
 	s.wg.Go(func() {
 		select {
 		case <-s.ctx.Done():
@@ -114,22 +114,22 @@ func (s *supervisor) adopt(pid int) {
 // trouble is what an operator should know about a primary whose process cannot be watched, although nothing else closes
 // it when it hangs: its engine has no armed fence.
 func (s *supervisor) trouble() string {
-	if s.unwatched == "" || s.cfg.Policy.FenceDelay != 0 || s.probe.state.Role != shard.Primary {
+	if s.adoptProblem == "" || s.cfg.Policy.FenceDelay != 0 || s.probe.state.Role != shard.Primary {
 		return ""
 	}
-	return "if it hangs, it stays so: " + s.unwatched + "; run the agent as the node's user on its host, or let it start the node"
+	return "if it hangs, it stays so: " + s.adoptProblem + "; run the agent as the node's user on its host, or let it start the node"
 }
 
 // killHung kills the process of a node that did not answer until trust had ended and may be open, so that
 // nothing it has received is executed later.
 func (s *supervisor) killHung() {
 	p := s.process()
-	if !s.cfg.KillHung || p == nil || !p.Running() || !s.cfg.Local(s.cfg.Node) || s.busy[killHung] || !s.fence.isOpen() {
+	if !s.cfg.KillHung || p == nil || !p.Running() || !s.cfg.Local(s.cfg.Node) || s.busy[workKillHung] || !s.fence.isOpen() {
 		return
 	}
 	s.log.Error("node does not answer, and its fence must be closed: killing its process", "pid", p.PID())
 	s.stats.Kills++
-	s.background(killHung, s.cfg.Timing.Timeout, func(ctx context.Context) func() {
+	s.background(workKillHung, s.cfg.Timing.Timeout, func(ctx context.Context) func() {
 		err := p.Kill()
 		if err == nil {
 			select {

@@ -15,9 +15,9 @@ type viewCache struct {
 	unbrokenSince time.Duration // since when views have come, with gaps below T
 	// stale: an update of the row was refused or its outcome is unknown. The orchestrator takes no decision
 	// from this view.
-	stale    bool
-	replaced chan struct{}  // closed and replaced with each view
-	pending  []shard.Member // of an admission whose outcome is not known
+	stale          bool
+	replaced       chan struct{}  // closed and replaced with each view
+	pendingMembers []shard.Member // of an admission whose outcome is not known
 
 	ownRev int64 // of this agent's latest update of the row
 	ownAt  time.Duration
@@ -40,7 +40,7 @@ func (c *viewCache) replace(v shard.View, now time.Duration) bool {
 	if c.at != 0 && now-c.at > c.cfg.Timing.Timeout {
 		c.unbrokenSince = now
 	}
-	c.View, c.at, c.stale, c.pending = v, now, false, nil
+	c.View, c.at, c.stale, c.pendingMembers = v, now, false, nil
 	return true
 }
 
