@@ -395,7 +395,7 @@ func TestChangeMembers(t *testing.T) {
 		_, err := added.Get(c.ctx(), "new", GetOptions{})
 		return err == nil
 	})
-	if servers := *added.front.servers.Load(); len(servers) != 4 {
+	if servers := *added.clients.servers.Load(); len(servers) != 4 {
 		t.Errorf("clients are told of %q", servers)
 	}
 	if err := all[1].ChangeMembers(c.ctx(), []protocol.Member{four[1], four[3]}); err == nil || strings.Count(err.Error(), "cache:") != 1 || !strings.Contains(err.Error(), "one member at a time") {

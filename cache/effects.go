@@ -16,11 +16,11 @@ func (l *loop) executeEffect(e protocol.Effect) {
 	var ticket uint64
 	switch e := e.(type) {
 	case protocol.Abort:
-		l.holdBack(e.Key, e.Term, 0)
+		l.updateHeldFetch(e.Key, e.Term, 0)
 		l.fetches.abort(e)
 		return
 	case protocol.Trust:
-		l.holdBack(e.Key, e.Term, e.Until)
+		l.updateHeldFetch(e.Key, e.Term, e.Until)
 		l.fetches.trust(e)
 		return
 	case protocol.Save:
@@ -28,11 +28,11 @@ func (l *loop) executeEffect(e protocol.Effect) {
 		return
 	case protocol.SaveRemovals:
 		if l.cfg.Storage != nil {
-			ticket = l.saver.removed(e.All)
+			ticket = l.saver.saveRemovals(e.All)
 		}
 	case protocol.SaveMembers:
 		if l.cfg.Storage != nil {
-			ticket = l.saver.members(e.State)
+			ticket = l.saver.saveMembers(e.State)
 		}
 	}
 	switch {
@@ -45,9 +45,9 @@ func (l *loop) executeEffect(e protocol.Effect) {
 	}
 }
 
-// holdBack sets until when a fetch that has not started, because it is held, may last;
+// updateHeldFetch sets until when a fetch that has not started, because it is held, may last;
 // 0: it must not begin.
-func (l *loop) holdBack(key string, term int64, until time.Duration) {
+func (l *loop) updateHeldFetch(key string, term int64, until time.Duration) {
 	for i := range l.held {
 		if f, ok := l.held[i].effect.(protocol.Fetch); ok && f.Key == key && f.Term == term {
 			f.Until = until
@@ -59,7 +59,7 @@ func (l *loop) holdBack(key string, term int64, until time.Duration) {
 // durable continues with what has waited for the disk. After a failure, and until it is
 // mended, nobody is told that something was stored; they ask again.
 func (l *loop) durable(ticket uint64, err error) {
-	l.unsure = err != nil
+	l.notDurable = err != nil
 	if ticket < l.ticket || l.ticket == 0 {
 		return
 	}
@@ -93,20 +93,20 @@ func claimsStored(e protocol.Send) bool {
 func (l *loop) execute(e protocol.Effect) {
 	switch e := e.(type) {
 	case protocol.Send:
-		if !l.unsure || !claimsStored(e) {
+		if !l.notDurable || !claimsStored(e) {
 			l.links.send(e)
 		}
-	case protocol.Reply, protocol.KeepAlive, protocol.Refer, protocol.Refuse, protocol.Gone, protocol.Changed:
+	case protocol.Reply, protocol.KeepAlive, protocol.Refer, protocol.Refuse, protocol.KeysRemoved, protocol.MembersChanged:
 		l.answer(e)
 	case protocol.Fetch:
 		l.fetches.start(e, l.clientOf(e.Key))
 	case protocol.Raise:
 		if l.cfg.Storage == nil {
-			l.own = append(l.own, protocol.Raised{To: e.To})
+			l.pendingInputs = append(l.pendingInputs, protocol.Raised{To: e.To})
 			return
 		}
-		l.saver.ceiling(e.To)
-	case protocol.Moved:
+		l.saver.raiseCeiling(e.To)
+	case protocol.StateChanged:
 		l.publishChange(e)
 	}
 }
@@ -120,7 +120,7 @@ func (l *loop) clientOf(key string) any {
 }
 
 // publishChange tells people. Without a key, it concerns the whole peer.
-func (l *loop) publishChange(e protocol.Moved) {
+func (l *loop) publishChange(e protocol.StateChanged) {
 	if e.Key == "" {
 		l.log.Info(e.Why)
 	} else {
@@ -136,7 +136,7 @@ func (l *loop) publishChange(e protocol.Moved) {
 	l.watchers.notify(event)
 }
 
-// answer is the part of do for who waits. A token of 0 is nobody's.
+// answer is the part of execute for who waits. A token of 0 is nobody's.
 func (l *loop) answer(e protocol.Effect) {
 	switch e := e.(type) {
 	case protocol.Reply:
@@ -150,7 +150,7 @@ func (l *loop) answer(e protocol.Effect) {
 			l.replies.send(who, wire.Reply{Kind: wire.ReplyKeepAlive})
 		case who.gone.Load(): // there was no room to say so
 			l.takeWaiter(e.Token)
-			l.own = append(l.own, protocol.Cancel(e))
+			l.pendingInputs = append(l.pendingInputs, protocol.Cancel(e))
 		}
 	case protocol.Refer:
 		if who := l.takeWaiter(e.Token); who != nil {
@@ -160,11 +160,11 @@ func (l *loop) answer(e protocol.Effect) {
 		if who := l.takeWaiter(e.Token); who != nil {
 			l.refuseWaiter(who, e)
 		}
-	case protocol.Gone:
+	case protocol.KeysRemoved:
 		if who := l.takeWaiter(e.Token); who != nil {
 			who.answer <- answer{confirmed: e.Confirmed, of: e.Of}
 		}
-	case protocol.Changed:
+	case protocol.MembersChanged:
 		if who := l.takeWaiter(e.Token); who != nil {
 			var a answer
 			if e.Err != "" {
@@ -204,9 +204,9 @@ func (l *loop) refuseWaiter(who *waiter, e protocol.Refuse) {
 // delay sends a client of the original's to another peer, but not at once: there the
 // same awaits it, and it would ask without a pause.
 func (l *loop) delay(who *waiter) {
-	if len(l.later) >= l.cfg.MaxWaiting {
+	if len(l.delayedRefusals) >= l.cfg.MaxWaiting {
 		return // it hears nothing, and asks again after its own time-out
 	}
 	l.replies.send(who, wire.Reply{Kind: wire.ReplyKeepAlive})
-	l.later = append(l.later, refused{l.cfg.Clock.Now() + refuseAfter, who})
+	l.delayedRefusals = append(l.delayedRefusals, delayedRefusal{l.cfg.Clock.Now() + refuseAfter, who})
 }

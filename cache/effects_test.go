@@ -43,9 +43,9 @@ func newHeldBench(t *testing.T) *heldBench {
 
 // reply is an effect that can be seen.
 func (b *heldBench) reply(name string) protocol.Effect {
-	b.last++
-	b.waiters[b.last] = newCaller()
-	return protocol.Reply{Token: b.last, Entry: protocol.Entry{Value: []byte(name)}}
+	b.lastToken++
+	b.waiters[b.lastToken] = newCaller()
+	return protocol.Reply{Token: b.lastToken, Entry: protocol.Entry{Value: []byte(name)}}
 }
 
 func (b *heldBench) carryAll(effects ...protocol.Effect) {
@@ -117,7 +117,7 @@ func TestEffectsAfterAFailedDisk(t *testing.T) {
 			t.Errorf("%d held, %d wait", len(b.held), len(b.waiters))
 		}
 		b.durable(1, nil)
-		if b.unsure {
+		if b.notDurable {
 			t.Error("unsure for ever")
 		}
 	})

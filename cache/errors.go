@@ -34,9 +34,9 @@ var (
 
 // Causes of the end of an origin's context.
 var (
-	errAuthority = errors.New("cache: the fetch must stop: a majority of the peers no longer vouches that nobody else fetches")
-	errDeadline  = errors.New("cache: the fetch must stop: the source has taken longer than it may")
-	errStopping  = errors.New("cache: the fetch must stop: the peer stops")
+	errTrustEnded = errors.New("cache: the fetch must stop: a majority of the peers no longer vouches that nobody else fetches")
+	errDeadline   = errors.New("cache: the fetch must stop: the source has taken longer than it may")
+	errStopping   = errors.New("cache: the fetch must stop: the peer stops")
 )
 
 // Failure is what is known of a fetch that failed, on this peer or another. It

@@ -19,7 +19,7 @@ import (
 // timer of its own that ends it when the authority for it does, whatever the rest
 // of the peer is doing.
 type fetches struct {
-	source   Origin
+	origin   Origin
 	limit    int
 	longest  time.Duration // Timings.Fetch
 	maxValue int
@@ -31,7 +31,7 @@ type fetches struct {
 	mu         sync.Mutex
 	stopped    bool
 	calls      map[string][]*call // by key: those that run or wait, in order of terms
-	waiting    turns              // for a free place
+	waiting    fairQueue          // for a free place
 	running    int
 	goroutines sync.WaitGroup // calls that run, and reports under way
 }
@@ -39,18 +39,18 @@ type fetches struct {
 // call is one call of the origin, or one that waits for its turn.
 type call struct {
 	protocol.Fetch
-	client any // whose request it serves; nil: a caller in this process, or none
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	began  time.Duration // when it was asked for; its longest time runs from here
-	timer  *time.Timer
-	runs   bool
-	ended  bool // nobody wants its result
+	client  any // whose request it serves; nil: a caller in this process, or none
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	began   time.Duration // when it was asked for; its longest time runs from here
+	timer   *time.Timer
+	running bool
+	ended   bool // nobody wants its result
 }
 
 func newFetches(cfg Config, stats *counters, report func(protocol.Fetched)) *fetches {
-	return &fetches{source: cfg.Origin, limit: cfg.Fetches, longest: cfg.Timings.Fetch, maxValue: cfg.MaxValue,
-		clock: cfg.Clock, report: report, stats: stats, log: cfg.Log, calls: map[string][]*call{}, waiting: newTurns()}
+	return &fetches{origin: cfg.Origin, limit: cfg.Fetches, longest: cfg.Timings.Fetch, maxValue: cfg.MaxValue,
+		clock: cfg.Clock, report: report, stats: stats, log: cfg.Log, calls: map[string][]*call{}, waiting: newFairQueue()}
 }
 
 // start starts a fetch for a client's request, or makes it wait for the client's turn.
@@ -63,7 +63,7 @@ func (f *fetches) start(e protocol.Fetch, client any) {
 	}
 	c := &call{Fetch: e, client: client, began: now}
 	if e.Until <= now {
-		f.reportEnd(c, errAuthority)
+		f.reportEnd(c, errTrustEnded)
 		return
 	}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
@@ -71,11 +71,11 @@ func (f *fetches) start(e protocol.Fetch, client any) {
 	f.calls[e.Key] = append(f.calls[e.Key], c)
 	f.waiting.add(c)
 	f.stats.fetches.Add(1)
-	f.fill()
+	f.startWaiting()
 }
 
-// fill starts waiting calls while there are free places; f.mu is held.
-func (f *fetches) fill() {
+// startWaiting starts waiting calls while there are free places; f.mu is held.
+func (f *fetches) startWaiting() {
 	// One call per key at a time, also when an older one still runs although it was told to stop.
 	first := func(c *call) bool { return f.calls[c.Key][0] == c }
 	for !f.stopped && f.running < f.limit {
@@ -84,7 +84,7 @@ func (f *fetches) fill() {
 			return
 		}
 		f.running++
-		c.runs = true
+		c.running = true
 		f.goroutines.Go(func() { f.run(c) })
 	}
 }
@@ -93,7 +93,7 @@ func (f *fetches) fill() {
 func (f *fetches) trust(e protocol.Trust) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if c := f.findRunning(e.Key, e.Term); c != nil {
+	if c := f.find(e.Key, e.Term); c != nil {
 		c.Until = e.Until
 		f.checkDeadline(c)
 	}
@@ -103,13 +103,13 @@ func (f *fetches) trust(e protocol.Trust) {
 func (f *fetches) abort(e protocol.Abort) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if c := f.findRunning(e.Key, e.Term); c != nil {
+	if c := f.find(e.Key, e.Term); c != nil {
 		f.stats.fetchAborted.Add(1)
-		f.cancelCall(c, fmt.Errorf("cache: the fetch must stop: %s", e.Why))
+		f.endCall(c, fmt.Errorf("cache: the fetch must stop: %s", e.Why))
 	}
 }
 
-func (f *fetches) findRunning(key string, term int64) *call {
+func (f *fetches) find(key string, term int64) *call {
 	for _, c := range f.calls[key] {
 		if c.Term == term && !c.ended {
 			return c
@@ -135,11 +135,11 @@ func (f *fetches) checkDeadline(c *call) {
 		return
 	}
 	f.stats.fetchAborted.Add(1)
-	why := errAuthority
+	why := errTrustEnded
 	if now >= c.began+f.longest {
 		why = errDeadline
 	}
-	f.cancelCall(c, why)
+	f.endCall(c, why)
 	f.reportEnd(c, why)
 }
 
@@ -150,20 +150,20 @@ func (f *fetches) reportEnd(c *call, why error) {
 	f.goroutines.Go(func() { f.report(f.outcome(c, Value{}, why)) })
 }
 
-// cancelCall takes the wish for a call back. One that runs keeps its place until it has
+// endCall ends a call: nobody wants its result any more. One that runs keeps its place until it has
 // returned; f.mu is held.
-func (f *fetches) cancelCall(c *call, why error) {
+func (f *fetches) endCall(c *call, why error) {
 	c.ended = true
 	c.timer.Stop()
 	c.cancel(why)
-	if !c.runs {
-		f.forget(c)
-		f.fill()
+	if !c.running {
+		f.removeCall(c)
+		f.startWaiting()
 	}
 }
 
-// forget takes a call that has ended out of its key's list; f.mu is held.
-func (f *fetches) forget(c *call) {
+// removeCall takes a call that has ended out of its key's list; f.mu is held.
+func (f *fetches) removeCall(c *call) {
 	list := f.calls[c.Key]
 	list = slices.DeleteFunc(list, func(one *call) bool { return one == c })
 	if len(list) == 0 {
@@ -194,11 +194,11 @@ func (f *fetches) run(c *call) {
 		f.checkDeadline(c)
 	default:
 		wanted = true
-		f.cancelCall(c, nil)
+		f.endCall(c, nil)
 	}
 	f.running--
-	f.forget(c)
-	f.fill()
+	f.removeCall(c)
+	f.startWaiting()
 	f.mu.Unlock()
 	if !wanted {
 		return
@@ -230,10 +230,10 @@ func (f *fetches) callOrigin(c *call) (value Value, err error) {
 			err = fmt.Errorf("the source panicked: %v", r)
 		}
 	}()
-	if f.source == nil {
+	if f.origin == nil {
 		return Value{}, errors.New("this peer has no source")
 	}
-	value, err = f.source(c.ctx, Fetch{Key: c.Key, Term: c.Term, Stale: c.Stale.Value})
+	value, err = f.origin(c.ctx, Fetch{Key: c.Key, Term: c.Term, Stale: c.Stale.Value})
 	if err == nil && len(value.Data) > f.maxValue {
 		return Value{}, fmt.Errorf("%w: the source returned %d bytes; at most %d may be", ErrTooLarge, len(value.Data), f.maxValue)
 	}
@@ -248,7 +248,7 @@ func (f *fetches) stop(within time.Duration) bool {
 	for _, list := range f.calls {
 		for _, c := range slices.Clone(list) {
 			if !c.ended {
-				f.cancelCall(c, errStopping)
+				f.endCall(c, errStopping)
 			}
 		}
 	}

@@ -150,20 +150,20 @@ func TestFetchEndsWithItsAuthority(t *testing.T) {
 		b.trust(protocol.Trust{Key: "lost 5s", Term: 2, Until: b.in(6 * time.Second)}) // of another call
 		b.trust(protocol.Trust{Key: "shortened 5s", Term: 1, Until: b.in(100 * time.Millisecond)})
 		time.Sleep(200 * time.Millisecond)
-		if cause := b.cause("shortened 5s"); !errors.Is(cause, errAuthority) {
+		if cause := b.cause("shortened 5s"); !errors.Is(cause, errTrustEnded) {
 			t.Errorf("shortened: %v", cause)
 		}
 		if b.cause("lost 5s") != nil {
 			t.Error("ended before its time")
 		}
 		time.Sleep(900 * time.Millisecond)
-		if cause := b.cause("lost 5s"); !errors.Is(cause, errAuthority) {
+		if cause := b.cause("lost 5s"); !errors.Is(cause, errTrustEnded) {
 			t.Errorf("lost: %v", cause)
 		}
 		b.trust(protocol.Trust{Key: "lost 5s", Term: 1, Until: b.in(6 * time.Second)}) // too late
 		b.begin("late 1s", 0)
 		time.Sleep(time.Minute)
-		b.want(t, "shortened: "+errAuthority.Error(), "lost: "+errAuthority.Error(), "late: "+errAuthority.Error(), "kept: value")
+		b.want(t, "shortened: "+errTrustEnded.Error(), "lost: "+errTrustEnded.Error(), "late: "+errTrustEnded.Error(), "kept: value")
 	})
 }
 
@@ -191,7 +191,7 @@ func TestFetchTooLate(t *testing.T) {
 		}
 		b.fetches.mu.Unlock()
 		time.Sleep(10 * time.Second)
-		b.want(t, "stubborn: "+errAuthority.Error(), "stubborn: "+errAuthority.Error())
+		b.want(t, "stubborn: "+errTrustEnded.Error(), "stubborn: "+errTrustEnded.Error())
 	})
 }
 

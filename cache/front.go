@@ -18,14 +18,14 @@ const (
 	maxRequest    = 4 << 10
 )
 
-// front answers clients. What is in the table is answered by the goroutine that
+// clientServer answers clients. What is in the table is answered by the goroutine that
 // reads the client's connection, at once; everything else goes to the loop.
-type front struct {
+type clientServer struct {
 	*Peer
-	router  *zmtp.Listener
-	servers atomic.Pointer[[]string]
-	noted   notes
-	writes  *zmtp.Budget // shared with the connections among peers
+	router    *zmtp.Listener
+	servers   atomic.Pointer[[]string]
+	staleHits recentKeys
+	writes    *zmtp.Budget // shared with the connections among peers
 
 	slowAt atomic.Int64 // when a slow client was last logged, on the boot clock; 0: never
 }
@@ -42,16 +42,16 @@ type client struct {
 	self    waiter // for replies that need no waiting
 }
 
-func newFront(p *Peer, writes *zmtp.Budget) *front {
-	f := &front{Peer: p, writes: writes, noted: notes{seed: maphash.MakeSeed()}}
-	f.members(protocol.NewMembers(p.cfg.Members))
+func newClientServer(p *Peer, writes *zmtp.Budget) *clientServer {
+	f := &clientServer{Peer: p, writes: writes, staleHits: recentKeys{seed: maphash.MakeSeed()}}
+	f.setMembers(protocol.NewMembers(p.cfg.Members))
 	return f
 }
 
-func (f *front) listen(addr string) error {
+func (f *clientServer) listen(addr string) error {
 	cfg := zmtp.Config{
 		Kind: zmtp.ROUTER, MaxMessage: f.cfg.MaxKey + maxRequest, MaxFrames: 16, Budget: f.writes, Log: f.cfg.Log,
-		Handler: zmtp.Handler{Connected: f.connected, Message: f.message, Disconnected: f.disconnected},
+		Handler: zmtp.Handler{Connected: f.connected, Message: f.handleRequest, Disconnected: f.disconnected},
 	}
 	if f.cfg.Curve != nil {
 		cfg.Security = f.cfg.Curve.server(true)
@@ -64,14 +64,14 @@ func (f *front) listen(addr string) error {
 	return nil
 }
 
-func (f *front) close() {
+func (f *clientServer) close() {
 	if f.router != nil {
 		_ = f.router.Close()
 	}
 }
 
-// members sets what clients that ask for servers are told.
-func (f *front) members(list protocol.Members) {
+// setMembers sets what clients that ask for servers are told.
+func (f *clientServer) setMembers(list protocol.Members) {
 	servers := make([]string, 0, len(list))
 	for _, m := range list {
 		servers = append(servers, m.API)
@@ -79,14 +79,14 @@ func (f *front) members(list protocol.Members) {
 	f.servers.Store(&servers)
 }
 
-func (f *front) connected(c *zmtp.Conn) {
+func (f *clientServer) connected(c *zmtp.Conn) {
 	f.counters.clients.Add(1)
 	who := &client{conn: c, tokens: map[protocol.Token]struct{}{}, out: sender{stats: &f.counters}}
 	who.self.client = who
 	c.Value = who
 }
 
-func (f *front) disconnected(c *zmtp.Conn, err error) {
+func (f *clientServer) disconnected(c *zmtp.Conn, err error) {
 	f.counters.clients.Add(-1)
 	if errors.Is(err, zmtp.ErrSlow) {
 		f.slowClient(c.Addr(), err)
@@ -99,7 +99,7 @@ func (f *front) disconnected(c *zmtp.Conn, err error) {
 }
 
 // slowClient counts a client that did not read its replies, and logs one a minute.
-func (f *front) slowClient(addr string, err error) {
+func (f *clientServer) slowClient(addr string, err error) {
 	n := f.counters.slow.Add(1)
 	now, last := int64(f.cfg.Clock.Now()), f.slowAt.Load()
 	if (last == 0 || now-last >= int64(time.Minute)) && f.slowAt.CompareAndSwap(last, now) {
@@ -107,9 +107,9 @@ func (f *front) slowClient(addr string, err error) {
 	}
 }
 
-// message is a request. The checks come in the order of the original's server; what
+// handleRequest answers a request. The checks come in the order of the original's server; what
 // it ignored is ignored, unless the client knows errors.
-func (f *front) message(conn *zmtp.Conn, m zmtp.Message) {
+func (f *clientServer) handleRequest(conn *zmtp.Conn, m zmtp.Message) {
 	c := conn.Value.(*client)
 	f.counters.requests.Add(1)
 	r := &c.request
@@ -154,11 +154,11 @@ func (f *front) message(conn *zmtp.Conn, m zmtp.Message) {
 }
 
 // queueRequest has the loop answer.
-func (f *front) queueRequest(c *client, r *wire.Request, after int64, wait time.Duration) {
+func (f *clientServer) queueRequest(c *client, r *wire.Request, after int64, wait time.Duration) {
 	f.counters.misses.Add(1)
 	who := &waiter{client: c, id: slices.Clone(r.ID), extended: r.Extended}
 	in := protocol.Get{Key: string(r.Key), After: after, Refresh: r.Refresh, Until: f.cfg.Clock.Now() + wait}
-	if c.waiting.Add(1) <= clientWaiting && f.wait(event{in: in, who: who}) {
+	if c.waiting.Add(1) <= clientWaiting && f.tryRequest(event{in: in, who: who}) {
 		return
 	}
 	c.waiting.Add(-1)
@@ -168,7 +168,7 @@ func (f *front) queueRequest(c *client, r *wire.Request, after int64, wait time.
 
 // refuse answers a request without a value. A client of the original's is sent to another server a moment later: it
 // would ask again at once, here or there, and be refused again.
-func (f *front) refuse(c *client, code wire.Code, text string, retry time.Duration) {
+func (f *clientServer) refuse(c *client, code wire.Code, text string, retry time.Duration) {
 	if c.self.extended {
 		c.error(code, text, retry)
 		return
@@ -177,8 +177,8 @@ func (f *front) refuse(c *client, code wire.Code, text string, retry time.Durati
 	f.loop.report(event{do: func() { f.loop.delay(who) }})
 }
 
-// wait gives a request to the loop, or says that it has no room.
-func (p *Peer) wait(e event) bool {
+// tryRequest gives a request to the loop; it is false when that has no room.
+func (p *Peer) tryRequest(e event) bool {
 	p.counters.waiting.Add(1)
 	if p.loop.tryReport(e) {
 		return true
@@ -191,7 +191,7 @@ func (p *Peer) wait(e event) bool {
 // is not told again for a while.
 func (p *Peer) noteStaleHit(key []byte) {
 	now := p.cfg.Clock.Now()
-	if p.front.noted.isNew(key, now) {
+	if p.clients.staleHits.isNew(key, now) {
 		p.loop.tryReport(event{in: protocol.Get{Key: string(key), Until: now + p.cfg.Timings.KeepAlive}})
 	}
 }
@@ -204,20 +204,20 @@ func (c *client) error(code wire.Code, text string, retry time.Duration) {
 	}
 }
 
-// notes remembers, roughly, which keys were noted in the last moments: a hot key that
+// recentKeys remembers, roughly, which keys were noted in the last moments: a hot key that
 // has expired is asked for a hundred thousand times before its fetch ends.
-type notes struct {
+type recentKeys struct {
 	seed  maphash.Seed
 	slots [1024]atomic.Uint64
 }
 
-const noteEvery = 50 * time.Millisecond
+const staleHitEvery = 50 * time.Millisecond
 
 // isNew is whether a key was not noted lately. Another key in the same slot makes
 // it forget, which costs one needless note.
-func (n *notes) isNew(key []byte, now time.Duration) bool {
+func (n *recentKeys) isNew(key []byte, now time.Duration) bool {
 	h := maphash.Bytes(n.seed, key)
-	mark := h ^ uint64(now/noteEvery)
+	mark := h ^ uint64(now/staleHitEvery)
 	slot := &n.slots[h%uint64(len(n.slots))]
 	return slot.Swap(mark) != mark
 }

@@ -314,7 +314,7 @@ func TestSlowClient(t *testing.T) {
 }
 
 func TestNotes(t *testing.T) {
-	var n notes
+	var n recentKeys
 	n.seed = maphash.MakeSeed()
 	if !n.isNew([]byte("key"), time.Hour) || n.isNew([]byte("key"), time.Hour+time.Millisecond) {
 		t.Error("noted twice at once, or not at all")
@@ -322,7 +322,7 @@ func TestNotes(t *testing.T) {
 	if !n.isNew([]byte("other"), time.Hour) {
 		t.Error("another key is not noted")
 	}
-	if !n.isNew([]byte("key"), time.Hour+noteEvery) {
+	if !n.isNew([]byte("key"), time.Hour+staleHitEvery) {
 		t.Error("never noted again")
 	}
 }

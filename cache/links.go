@@ -32,9 +32,9 @@ type links struct {
 	log    *slog.Logger
 	stats  *counters
 
-	pub    *zmtp.Listener
-	frames [][]byte // of the message being sent
-	to     sync.Map // url of a peer that has subscribed → *zmtp.Conn
+	pub         *zmtp.Listener
+	frames      [][]byte // of the message being sent
+	subscribers sync.Map // url of a peer that has subscribed → *zmtp.Conn
 
 	mu      sync.Mutex
 	closed  bool
@@ -49,7 +49,7 @@ type link struct {
 	up     atomic.Bool
 	// These are used by the dialer's goroutine only.
 	dead    bool   // the machine knows that nobody listens
-	why     string // as the machine knows it: [protocol.Unheard]
+	why     string // as the machine knows it: [protocol.Unusable]
 	refused int    // handshakes in a row that failed
 }
 
@@ -100,7 +100,7 @@ func (l *links) subscribed(c *zmtp.Conn, prefix []byte, on bool) {
 		l.report(event{in: protocol.Link{Peer: url, State: protocol.Up}})
 		return
 	}
-	l.to.Store(url, c)
+	l.subscribers.Store(url, c)
 	if k.up.Load() {
 		l.report(event{in: protocol.Link{Peer: url, State: protocol.Up}})
 		return
@@ -110,7 +110,7 @@ func (l *links) subscribed(c *zmtp.Conn, prefix []byte, on bool) {
 
 func (l *links) unsubscribed(c *zmtp.Conn, _ error) {
 	if url, ok := c.Value.(string); ok {
-		l.to.CompareAndDelete(url, c)
+		l.subscribers.CompareAndDelete(url, c)
 	}
 }
 
@@ -125,9 +125,9 @@ func (l *links) send(e protocol.Send) {
 	}
 }
 
-// members opens links to new members, closes those to peers that are members no more,
+// setMembers opens links to new members, closes those to peers that are members no more,
 // and returns what the machine should know: the members that can be heard already, and those that cannot be dialed.
-func (l *links) members(list protocol.Members) (known []protocol.Input) {
+func (l *links) setMembers(list protocol.Members) (known []protocol.Input) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -144,7 +144,7 @@ func (l *links) members(list protocol.Members) (known []protocol.Input) {
 			continue
 		}
 		if err := l.dial(m.URL); err != nil {
-			known = append(known, protocol.Unheard{Peer: m.URL, Why: err.Error()})
+			known = append(known, protocol.Unusable{Peer: m.URL, Why: err.Error()})
 		}
 	}
 	for url, k := range l.dialers {
@@ -195,7 +195,7 @@ func (l *links) connected(k *link) {
 	k.dead, k.refused = false, 0
 	l.log.Info("connected to a peer", "peer", k.url)
 	l.report(event{in: protocol.Link{Peer: k.url, State: protocol.Up}})
-	l.explain(k, "")
+	l.reportUnusable(k, "")
 }
 
 func (l *links) disconnected(k *link, err error) {
@@ -216,7 +216,7 @@ func (l *links) failed(k *link, err error) {
 		k.dead, k.refused = true, 0
 		l.log.Info("nobody listens at a peer's address", "peer", k.url)
 		l.report(event{in: protocol.Link{Peer: k.url, State: protocol.Dead}})
-		l.explain(k, "")
+		l.reportUnusable(k, "")
 		return
 	}
 	if k.dead {
@@ -226,7 +226,7 @@ func (l *links) failed(k *link, err error) {
 	var refused *zmtp.HandshakeError
 	if errors.As(err, &refused) {
 		if k.refused++; k.refused >= refusedTimes {
-			l.explain(k, refused.Err.Error())
+			l.reportUnusable(k, refused.Err.Error())
 		}
 	}
 }
@@ -238,12 +238,12 @@ func (l *links) received(k *link, m zmtp.Message) {
 	_, from, msg, err := l.codec.Decode(m)
 	switch {
 	case errors.Is(err, wire.ErrAuth):
-		l.explain(k, err.Error())
+		l.reportUnusable(k, err.Error())
 	case err == nil && from != k.url:
 		err = fmt.Errorf("cache: it calls itself %s: its own url and the members of this peer must agree, byte for byte", from)
-		l.explain(k, err.Error())
+		l.reportUnusable(k, err.Error())
 	case err == nil:
-		l.explain(k, "")
+		l.reportUnusable(k, "")
 	}
 	if err != nil {
 		l.stats.malformed.Add(1)
@@ -251,20 +251,20 @@ func (l *links) received(k *link, m zmtp.Message) {
 		return
 	}
 	l.stats.received.Add(1)
-	l.report(event{in: protocol.Heard{From: from, Message: msg}})
+	l.report(event{in: protocol.Received{From: from, Message: msg}})
 }
 
-// explain reports why nothing that a peer sends can be used, once per reason; empty: it can.
-func (l *links) explain(k *link, why string) {
+// reportUnusable reports why nothing that a peer sends can be used, once per reason; empty: it can.
+func (l *links) reportUnusable(k *link, why string) {
 	if k.why != why {
 		k.why = why
-		l.report(event{in: protocol.Unheard{Peer: k.url, Why: why}})
+		l.report(event{in: protocol.Unusable{Peer: k.url, Why: why}})
 	}
 }
 
 // dropped counts the messages to a peer that found its queue full.
 func (l *links) dropped(url string) int64 {
-	if c, ok := l.to.Load(url); ok {
+	if c, ok := l.subscribers.Load(url); ok {
 		return c.(*zmtp.Conn).Dropped()
 	}
 	return 0

@@ -40,19 +40,19 @@ type loop struct {
 	stored chan func() // the saver's reports; always received, so that it never waits for the inbox
 	ended  chan struct{}
 
-	own     []protocol.Input // that carrying effects out has made
-	waiters map[protocol.Token]*waiter
-	last    protocol.Token
-	later   []refused // in order of time
-	replies sender
+	pendingInputs   []protocol.Input // that carrying effects out has made
+	waiters         map[protocol.Token]*waiter
+	lastToken       protocol.Token
+	delayedRefusals []delayedRefusal // in order of time
+	replies         sender
 
-	held   []heldEffect
-	ticket uint64 // of the saver, for which held effects wait; 0: none
-	unsure bool   // what must be durable is not
+	held       []heldEffect
+	ticket     uint64 // of the saver, for which held effects wait; 0: none
+	notDurable bool   // what must be durable is not
 
-	digest uint64 // of the list of members that the links have
-	status protocol.Status
-	lookAt time.Duration
+	digest   uint64 // of the list of members that the links have
+	status   protocol.Status
+	statusAt time.Duration
 
 	mu     sync.Mutex
 	counts protocol.Counters
@@ -65,8 +65,8 @@ type heldEffect struct {
 	ticket uint64
 }
 
-// refused is a reply to a client that is held back.
-type refused struct {
+// delayedRefusal is a reply to a client that is held back.
+type delayedRefusal struct {
 	at  time.Duration
 	who *waiter
 }
@@ -149,8 +149,8 @@ func (l *loop) run(ctx context.Context) {
 
 func (l *loop) next() time.Duration {
 	next := l.m.Next()
-	if len(l.later) > 0 {
-		next = min(next, l.later[0].at)
+	if len(l.delayedRefusals) > 0 {
+		next = min(next, l.delayedRefusals[0].at)
 	}
 	return next
 }
@@ -197,8 +197,8 @@ func (l *loop) addWaiter(in protocol.Input, who *waiter) protocol.Input {
 		}
 		return nil
 	}
-	l.last++
-	who.token = l.last
+	l.lastToken++
+	who.token = l.lastToken
 	l.waiters[who.token] = who
 	if who.client != nil {
 		who.client.tokens[who.token] = struct{}{}
@@ -253,22 +253,22 @@ func (l *loop) step(in protocol.Input) {
 		for _, e := range l.m.Step(l.now(), in) {
 			l.executeEffect(e)
 		}
-		if len(l.own) == 0 {
+		if len(l.pendingInputs) == 0 {
 			return
 		}
-		in, l.own = l.own[0], l.own[1:]
+		in, l.pendingInputs = l.pendingInputs[0], l.pendingInputs[1:]
 	}
 }
 
-// lookEvery is how often the whole peer's state is looked at.
-const lookEvery = 50 * time.Millisecond
+// statusEvery is how often the whole peer's state is looked at.
+const statusEvery = 50 * time.Millisecond
 
 // publishState sees to what may have changed with the last steps.
 func (l *loop) publishState() {
 	if members := l.m.Members(); members.Digest() != l.digest {
 		l.digest = members.Digest()
-		l.front.members(members)
-		for _, known := range l.links.members(members) {
+		l.clients.setMembers(members)
+		for _, known := range l.links.setMembers(members) {
 			l.step(known) // the machine may not have known it
 		}
 	}
@@ -276,10 +276,10 @@ func (l *loop) publishState() {
 	l.counts = l.m.Counters()
 	l.mu.Unlock()
 	now := l.cfg.Clock.Now()
-	if now < l.lookAt {
+	if now < l.statusAt {
 		return
 	}
-	l.lookAt = now + lookEvery
+	l.statusAt = now + statusEvery
 	status := l.m.Status()
 	l.logStatusChange(l.status, status)
 	l.status = status
@@ -314,19 +314,19 @@ func (l *loop) readCounters() protocol.Counters {
 
 // refuseDue sends the refusals that were held back for long enough.
 func (l *loop) refuseDue() {
-	if len(l.later) == 0 {
+	if len(l.delayedRefusals) == 0 {
 		return
 	}
 	now := l.cfg.Clock.Now()
 	n := 0
-	for n < len(l.later) && l.later[n].at <= now {
-		if who := l.later[n].who; !who.client.gone.Load() {
+	for n < len(l.delayedRefusals) && l.delayedRefusals[n].at <= now {
+		if who := l.delayedRefusals[n].who; !who.client.gone.Load() {
 			l.replies.send(who, wire.Reply{Kind: wire.ReplySeeOther})
 		}
 		n++
 	}
-	clear(l.later[:n])
-	l.later = l.later[n:]
+	clear(l.delayedRefusals[:n])
+	l.delayedRefusals = l.delayedRefusals[n:]
 }
 
 // refuseRest answers whoever waits when the loop has ended, or still comes.
@@ -334,7 +334,7 @@ func (l *loop) refuseRest() {
 	for token := range l.waiters {
 		l.referWaiter(l.takeWaiter(token), ErrClosed)
 	}
-	for _, r := range l.later {
+	for _, r := range l.delayedRefusals {
 		l.replies.send(r.who, wire.Reply{Kind: wire.ReplySeeOther})
 	}
 	for {

@@ -22,7 +22,7 @@ type Peer struct {
 	watchers watchers
 	loop     *loop
 	links    *links
-	front    *front
+	clients  *clientServer
 	saver    *saver
 	fetches  *fetches
 
@@ -40,7 +40,7 @@ func New(cfg Config) (*Peer, error) {
 	p.saver = newSaver(p.cfg, p.table, &p.counters)
 	p.loop = newLoop(p)
 	writes := zmtp.NewBudget(max(p.cfg.MaxBytes/4, 4*int64(p.cfg.MaxValue)))
-	p.front = newFront(p, writes)
+	p.clients = newClientServer(p, writes)
 	p.links = newLinks(p.cfg, &p.counters, writes, p.loop.report)
 	p.fetches = newFetches(p.cfg, &p.counters, func(f protocol.Fetched) { p.loop.report(event{in: f}) })
 	p.saver.raised = func(r protocol.Raised) { p.loop.reportStored(func() { p.loop.step(r) }) }
@@ -66,7 +66,7 @@ func (p *Peer) Run(ctx context.Context) error {
 	p.loop.m = m
 	if err := p.listen(); err != nil {
 		close(p.loop.ended)
-		p.front.close()
+		p.clients.close()
 		p.links.close()
 		return err
 	}
@@ -80,19 +80,19 @@ func (p *Peer) Run(ctx context.Context) error {
 	}
 	looping.Go(func() { p.loop.run(work) })
 	close(p.ready)
-	p.cfg.Log.Info("serving", "url", p.links.pub.Addr(), "api", p.front.router.Addr())
+	p.cfg.Log.Info("serving", "url", p.links.pub.Addr(), "api", p.clients.router.Addr())
 
 	<-ctx.Done()
 	// The peer continues announcing its fetches until the last one has returned, so that
 	// nobody starts before.
 	var failed error
-	if !p.fetches.stop(sourceGrace) {
+	if !p.fetches.stop(originGrace) {
 		failed = ErrOriginRuns
-		p.cfg.Log.Error("the source has not returned although its context has ended; another peer may fetch the same now", "waited", sourceGrace)
+		p.cfg.Log.Error("the source has not returned although its context has ended; another peer may fetch the same now", "waited", originGrace)
 	}
 	stop()
 	looping.Wait()
-	p.front.close()
+	p.clients.close()
 	p.links.close()
 	p.watchers.close()
 	stopSaving()
@@ -101,8 +101,8 @@ func (p *Peer) Run(ctx context.Context) error {
 	return failed
 }
 
-// sourceGrace is how long a peer that stops waits for its origin.
-const sourceGrace = 10 * time.Second
+// originGrace is how long a peer that stops waits for its origin.
+const originGrace = 10 * time.Second
 
 // load fills the table from the storage and makes the machine.
 func (p *Peer) load(ctx context.Context) (*protocol.Machine, error) {
@@ -123,13 +123,13 @@ func (p *Peer) load(ctx context.Context) (*protocol.Machine, error) {
 		}
 		p.cfg.Log.Info("loaded what is stored", "copies", n, "took", p.cfg.Clock.Now()-began)
 	}
-	p.saver.removals = newLedger(state.Removals)
+	p.saver.removals = newStoredRemovals(state.Removals)
 	now, floor := p.loop.now(), int64(0)
 	if state.Ceiling == 0 {
 		floor = now.Wall + p.cfg.Timings.Reach().Milliseconds()
 	}
 	return protocol.New(now, protocol.Setup{
-		Self: p.cfg.Self, Members: p.cfg.Members, Stored: state.Members, Keeps: p.cfg.Storage != nil,
+		Self: p.cfg.Self, Members: p.cfg.Members, Stored: state.Members, HasStorage: p.cfg.Storage != nil,
 		Incarnation: rand.Uint64() | 1, Ceiling: state.Ceiling, Floor: floor, Removals: state.Removals,
 		Timings: p.cfg.Timings, Jitter: p.cfg.Jitter, Mixed: p.cfg.Mixed, Passive: p.cfg.Origin == nil,
 		MaxWaiting: p.cfg.MaxWaiting, Table: p.table, Rand: rand.Float64,
@@ -140,7 +140,7 @@ func (p *Peer) listen() error {
 	if err := p.links.listen(p.cfg.BindURL); err != nil {
 		return err
 	}
-	return p.front.listen(p.cfg.BindAPI)
+	return p.clients.listen(p.cfg.BindAPI)
 }
 
 // Ready is closed when the peer has loaded its storage and listens.
@@ -160,7 +160,7 @@ func (p *Peer) Get(ctx context.Context, key string, o GetOptions) (Item, error) 
 	if !o.After.IsZero() {
 		after = max(0, min(o.After.UnixMilli(), wall))
 	}
-	if e, fresh := p.table.hitString(key, wall); e.Held() && e.Expire > after && !o.Refresh {
+	if e, fresh := p.table.useCopyString(key, wall); e.Held() && e.Expire > after && !o.Refresh {
 		if fresh {
 			p.counters.hits.Add(1)
 			return item(key, e, Hit), nil
@@ -183,7 +183,7 @@ const longestGet = 24 * time.Hour
 // Peek gives the copy that is here, however old, and asks nobody.
 func (p *Peer) Peek(key string) (Item, bool) {
 	wall := p.cfg.Wall().UnixMilli()
-	e, fresh := p.table.hitString(key, wall)
+	e, fresh := p.table.useCopyString(key, wall)
 	if !e.Held() {
 		return Item{}, false
 	}
@@ -257,7 +257,7 @@ func (p *Peer) call(ctx context.Context, refusable bool, in protocol.Input) (ans
 	}
 	who := newCaller()
 	if refusable {
-		if !p.wait(event{in: in, who: who}) {
+		if !p.tryRequest(event{in: in, who: who}) {
 			return answer{}, ErrOverloaded
 		}
 	} else {

@@ -263,10 +263,10 @@ func TestCallerGivesUp(t *testing.T) {
 	eventually(t, "nobody waits", func() bool { return c.peers[0].Stats().Waiting == 0 })
 	gone := newCaller() // before the loop has seen it
 	gone.gone.Store(true)
-	c.peers[0].wait(event{in: protocol.Get{Key: "key", Until: c.peers[0].cfg.Clock.Now() + time.Hour}, who: gone})
+	c.peers[0].tryRequest(event{in: protocol.Get{Key: "key", Until: c.peers[0].cfg.Clock.Now() + time.Hour}, who: gone})
 	eventually(t, "it is not let in", func() bool { return c.peers[0].Stats().Waiting == 0 })
 	unsaid := newCaller() // when the loop had no room for the news
-	c.peers[0].wait(event{in: protocol.Get{Key: "key", Until: c.peers[0].cfg.Clock.Now() + time.Hour}, who: unsaid})
+	c.peers[0].tryRequest(event{in: protocol.Get{Key: "key", Until: c.peers[0].cfg.Clock.Now() + time.Hour}, who: unsaid})
 	eventually(t, "it waits", func() bool {
 		v, err := viewOf(c, c.peers[0].Peer, "key")
 		return err == nil && v.Waiting == 1

@@ -39,19 +39,19 @@ type saver struct {
 	durable func(ticket uint64, err error) // everything up to this ticket was tried
 	failing bool                           // the last call failed
 
-	mu       sync.Mutex
-	dirty    map[string]struct{}
-	raise    int64                  // wanted; 0: nothing
-	list     *protocol.MembersState // wanted
-	removals storedRemovals
-	ticket   uint64        // the last one given
-	wake     chan struct{} // there is something to do
-	urgent   chan struct{} // and it goes first
+	mu            sync.Mutex
+	dirty         map[string]struct{}
+	wantedCeiling int64                  // wanted; 0: nothing
+	wantedMembers *protocol.MembersState // wanted
+	removals      storedRemovals
+	ticket        uint64        // the last one given
+	wake          chan struct{} // there is something to do
+	urgent        chan struct{} // and it goes first
 }
 
 func newSaver(cfg Config, table *table, stats *counters) *saver {
 	return &saver{storage: cfg.Storage, table: table, clock: cfg.Clock, log: cfg.Log, stats: stats,
-		most: cfg.MaxKeys + 100_000, dirty: map[string]struct{}{}, removals: newLedger(nil),
+		most: cfg.MaxKeys + 100_000, dirty: map[string]struct{}{}, removals: newStoredRemovals(nil),
 		wake: make(chan struct{}, 1), urgent: make(chan struct{}, 1)}
 }
 
@@ -75,17 +75,17 @@ func (s *saver) save(key string) {
 	}
 }
 
-// ceiling asks for terms up to this to be stored; raised tells when.
-func (s *saver) ceiling(to int64) {
+// raiseCeiling asks for terms up to this to be stored; raised tells when.
+func (s *saver) raiseCeiling(to int64) {
 	s.mu.Lock()
-	s.raise = max(s.raise, to)
+	s.wantedCeiling = max(s.wantedCeiling, to)
 	s.mu.Unlock()
 	wakeUp(s.urgent)
 }
 
-// removed asks for the list of removals to be stored, and returns the ticket that
+// saveRemovals asks for the list of removals to be stored, and returns the ticket that
 // durable will tell; 0 when nothing on it is new, and nobody has to wait.
-func (s *saver) removed(all []protocol.Removal) uint64 {
+func (s *saver) saveRemovals(all []protocol.Removal) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.removals.set(all) {
@@ -97,11 +97,11 @@ func (s *saver) removed(all []protocol.Removal) uint64 {
 	return s.ticket
 }
 
-// members asks for the list of members to be stored, as removed does.
-func (s *saver) members(state protocol.MembersState) uint64 {
+// saveMembers asks for the list of members to be stored, as saveRemovals does.
+func (s *saver) saveMembers(state protocol.MembersState) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.list = &state
+	s.wantedMembers = &state
 	s.ticket++
 	wakeUp(s.urgent)
 	return s.ticket
@@ -195,13 +195,13 @@ func (s *saver) saveUrgent(ctx context.Context) error {
 		return ctx.Err()
 	}
 	s.mu.Lock()
-	to, list, ticket := s.raise, s.list, s.ticket
+	to, list, ticket := s.wantedCeiling, s.wantedMembers, s.ticket
 	var removals []protocol.Removal
 	fresh := s.removals.fresh
 	if fresh {
 		removals = s.removals.list()
 	}
-	s.raise, s.list, s.removals.fresh = 0, nil, false
+	s.wantedCeiling, s.wantedMembers, s.removals.fresh = 0, nil, false
 	s.mu.Unlock()
 	if to > 0 {
 		out := protocol.Raised{To: to}
@@ -223,8 +223,8 @@ func (s *saver) saveUrgent(ctx context.Context) error {
 	if err != nil {
 		s.mu.Lock()
 		s.removals.fresh = s.removals.fresh || fresh
-		if s.list == nil {
-			s.list = list
+		if s.wantedMembers == nil {
+			s.wantedMembers = list
 		}
 		s.mu.Unlock()
 	}

@@ -192,15 +192,15 @@ func TestSaverFirstThingsFirst(t *testing.T) {
 		for i := range 2500 {
 			b.put(fmt.Sprint("key ", i), 1)
 		}
-		b.ceiling(7)
-		b.ceiling(9)
-		b.removed(removals(1))
-		if ticket := b.removed(removals(1, 2)); ticket != 2 {
+		b.raiseCeiling(7)
+		b.raiseCeiling(9)
+		b.saveRemovals(removals(1))
+		if ticket := b.saveRemovals(removals(1, 2)); ticket != 2 {
 			t.Errorf("ticket %d", ticket)
 		}
-		b.members(protocol.MembersState{Number: 3})
+		b.saveMembers(protocol.MembersState{Number: 3})
 		time.Sleep(4500 * time.Millisecond) // a, the ceiling, the members, the removals
-		b.ceiling(20)
+		b.raiseCeiling(20)
 		time.Sleep(time.Minute)
 		b.check(t, "calls", b.memory.calls(), []string{
 			"save 1", "raise 9", "members 3", "removals 2", "save 1000", "raise 20", "save 1000", "save 500",
@@ -220,7 +220,7 @@ func TestSaverBrokenDisk(t *testing.T) {
 		if n := len(b.memory.calls()); n < 5 || n > 20 {
 			t.Errorf("it tried %d times in 10 s", n)
 		}
-		b.ceiling(5) // not held up by the copies
+		b.raiseCeiling(5) // not held up by the copies
 		synctest.Wait()
 		b.check(t, "told", b.reports(), []string{"raised 5 "})
 		b.put("key", 2)
@@ -232,10 +232,10 @@ func TestSaverBrokenDisk(t *testing.T) {
 		if _, ok := b.memory.has("other"); !ok {
 			t.Error("a failed save is forgotten")
 		}
-		b.ceiling(6)
+		b.raiseCeiling(6)
 		b.memory.set(0, "removals")
-		b.removed(removals(1))
-		b.members(protocol.MembersState{})
+		b.saveRemovals(removals(1))
+		b.saveMembers(protocol.MembersState{})
 		synctest.Wait()
 		if told := b.reports(); !strings.Contains(told[len(told)-1], errDisk.Error()) {
 			t.Errorf("told %q", told)
@@ -249,7 +249,7 @@ func TestSaverBrokenDisk(t *testing.T) {
 			t.Error("what could not be stored is forgotten")
 		}
 		b.memory.set(0, "members")
-		b.members(protocol.MembersState{Number: 5})
+		b.saveMembers(protocol.MembersState{Number: 5})
 		synctest.Wait()
 		b.memory.set(0, "")
 		time.Sleep(3 * time.Second)
@@ -268,14 +268,14 @@ func TestSaverForgetsRemovalsLast(t *testing.T) {
 		synctest.Wait()
 		b.memory.set(time.Second, "save")
 		b.table.Put("key", protocol.Entry{})
-		if b.removed(removals(1)) == 0 {
+		if b.saveRemovals(removals(1)) == 0 {
 			t.Error("nobody waits for a new removal")
 		}
 		b.save("key")
-		if b.removed(removals()) != 0 {
+		if b.saveRemovals(removals()) != 0 {
 			t.Error("somebody waits for an old one to be forgotten")
 		}
-		if b.removed(removals(2)) == 0 {
+		if b.saveRemovals(removals(2)) == 0 {
 			t.Error("nobody waits for another")
 		}
 		time.Sleep(20 * time.Second)
@@ -291,10 +291,10 @@ func TestSaverForgetsRemovalsLast(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) { // a list that cannot be stored
 		b := newSaverBench(t)
-		b.removed(removals(1, 2))
+		b.saveRemovals(removals(1, 2))
 		synctest.Wait()
 		b.memory.set(0, "removals")
-		b.removed(removals(2))
+		b.saveRemovals(removals(2))
 		time.Sleep(10 * time.Second)
 		b.memory.set(0, "")
 		time.Sleep(10 * time.Second)
@@ -319,7 +319,7 @@ func TestSaverLastSave(t *testing.T) {
 		b.put("first", 1)
 		synctest.Wait()
 		b.put("second", 1)
-		b.ceiling(3)
+		b.raiseCeiling(3)
 		b.end()
 		for _, key := range []string{"first", "second"} {
 			if _, ok := b.memory.has(key); !ok {

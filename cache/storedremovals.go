@@ -16,7 +16,7 @@ type storedRemovals struct {
 	keep   bool                      // nothing is ever taken off
 }
 
-func newLedger(stored []protocol.Removal) storedRemovals {
+func newStoredRemovals(stored []protocol.Removal) storedRemovals {
 	l := storedRemovals{stored: map[protocol.Removal]bool{}}
 	for _, r := range stored {
 		l.stored[r] = true

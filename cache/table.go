@@ -89,18 +89,18 @@ func (t *table) useCopy(key []byte, wall int64) (protocol.Entry, bool) {
 	s := &t.shards[maphash.Bytes(t.seed, key)%shards]
 	s.mu.Lock()
 	n := s.nodes[string(key)] // does not allocate: the string is only compared
-	return t.finishHit(s, n, wall)
+	return t.finishUse(s, n, wall)
 }
 
-// hitString is hit for who has a string.
-func (t *table) hitString(key string, wall int64) (protocol.Entry, bool) {
+// useCopyString is useCopy for who has a string.
+func (t *table) useCopyString(key string, wall int64) (protocol.Entry, bool) {
 	s := t.shardOf(key)
 	s.mu.Lock()
-	return t.finishHit(s, s.nodes[key], wall)
+	return t.finishUse(s, s.nodes[key], wall)
 }
 
-// finishHit unlocks s.
-func (t *table) finishHit(s *shard, n *node, wall int64) (protocol.Entry, bool) {
+// finishUse unlocks s.
+func (t *table) finishUse(s *shard, n *node, wall int64) (protocol.Entry, bool) {
 	if n == nil {
 		s.mu.Unlock()
 		return protocol.Entry{}, false

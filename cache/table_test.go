@@ -106,7 +106,7 @@ func TestTableHit(t *testing.T) {
 		if string(e.Value) != c.value || fresh != c.fresh {
 			t.Errorf("%+v: %q, %t", c, e.Value, fresh)
 		}
-		e, fresh = tab.hitString(c.key, c.wall)
+		e, fresh = tab.useCopyString(c.key, c.wall)
 		if string(e.Value) != c.value || fresh != c.fresh {
 			t.Errorf("by string: %+v: %q, %t", c, e.Value, fresh)
 		}
@@ -226,7 +226,7 @@ func TestTableConcurrent(t *testing.T) {
 			r := rand.New(rand.NewPCG(uint64(g), 2))
 			for !stop.Load() {
 				key := strconv.Itoa(r.IntN(2 * maxKeys))
-				for _, e := range []protocol.Entry{first(tab.useCopy([]byte(key), 1)), first(tab.hitString(key, 1)), tab.Get(key)} {
+				for _, e := range []protocol.Entry{first(tab.useCopy([]byte(key), 1)), first(tab.useCopyString(key, 1)), tab.Get(key)} {
 					if e.Held() && string(e.Value) != key {
 						t.Errorf("%s has the value %q", key, e.Value)
 					}

@@ -1,15 +1,15 @@
 package cache
 
-// turns lines up calls that wait for a place so that clients get places in turn: a client with a thousand cold keys
+// fairQueue lines up calls that wait for a place so that clients get places in turn: a client with a thousand cold keys
 // delays another client's single key by one call, not by a thousand.
-type turns struct {
+type fairQueue struct {
 	order []any           // the clients that have calls here; the first has the next turn
 	calls map[any][]*call // by client, in order of arrival
 }
 
-func newTurns() turns { return turns{calls: map[any][]*call{}} }
+func newFairQueue() fairQueue { return fairQueue{calls: map[any][]*call{}} }
 
-func (t *turns) add(c *call) {
+func (t *fairQueue) add(c *call) {
 	if len(t.calls[c.client]) == 0 {
 		t.order = append(t.order, c.client)
 	}
@@ -17,7 +17,7 @@ func (t *turns) add(c *call) {
 }
 
 // next takes out the next call that may start, or returns nil.
-func (t *turns) next(mayStart func(*call) bool) *call {
+func (t *fairQueue) next(mayStart func(*call) bool) *call {
 	for range len(t.order) {
 		client := t.order[0]
 		t.order = t.order[1:]
@@ -35,7 +35,7 @@ func (t *turns) next(mayStart func(*call) bool) *call {
 }
 
 // take takes out a client's first call that may start, and drops calls before it that have ended.
-func (t *turns) take(client any, mayStart func(*call) bool) *call {
+func (t *fairQueue) take(client any, mayStart func(*call) bool) *call {
 	waiting := t.calls[client]
 	kept := 0
 	for i, c := range waiting {

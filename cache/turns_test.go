@@ -8,7 +8,7 @@ import (
 )
 
 func TestTurns(t *testing.T) {
-	lined := newTurns()
+	lined := newFairQueue()
 	add := func(client any, key string) *call {
 		c := &call{Fetch: protocol.Fetch{Key: key}, client: client}
 		lined.add(c)

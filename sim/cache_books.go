@@ -99,7 +99,7 @@ func (j *cacheJudge) answers(p *cachePeer, e protocol.Effect) {
 func (j *cacheJudge) answered(p *cachePeer, wait *cacheWait, e protocol.Effect) {
 	r, ok := e.(protocol.Reply)
 	if !ok {
-		if gone, ok := e.(protocol.Gone); ok {
+		if gone, ok := e.(protocol.KeysRemoved); ok {
 			j.confirms(p, func(r *cacheRemoval) bool { return r.token == wait.token })
 			if gone.Confirmed > 1 {
 				j.result.Removals++

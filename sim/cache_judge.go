@@ -215,7 +215,7 @@ func (j *cacheJudge) begins(p *cachePeer, in protocol.Input) {
 		p.asked[in.Token] = true
 	case protocol.Link:
 		p.up[in.Peer] = p.up[in.Peer] || in.State == protocol.Up
-	case protocol.Heard:
+	case protocol.Received:
 		if q, ok := in.Message.(protocol.Question); ok {
 			j.key(q.Key).questions[p]++
 		}
@@ -229,7 +229,7 @@ func (j *cacheJudge) took(p *cachePeer, in protocol.Input) {
 		delete(p.asked, in.Token)
 	case protocol.Link:
 		p.up[in.Peer] = in.State == protocol.Up
-	case protocol.Heard:
+	case protocol.Received:
 		switch m := in.Message.(type) {
 		case protocol.Failed:
 			delete(j.key(m.Key).retry, p)
@@ -247,7 +247,7 @@ func (j *cacheJudge) effects(p *cachePeer, in protocol.Input, effects []protocol
 	for _, e := range effects {
 		j.answers(p, e)
 		switch e := e.(type) {
-		case protocol.Moved:
+		case protocol.StateChanged:
 			if e.To == protocol.Candidate && e.Why == "stands" {
 				j.stands(p, e)
 			}
@@ -258,7 +258,7 @@ func (j *cacheJudge) effects(p *cachePeer, in protocol.Input, effects []protocol
 }
 
 // stands counts elections.
-func (j *cacheJudge) stands(p *cachePeer, e protocol.Moved) {
+func (j *cacheJudge) stands(p *cachePeer, e protocol.StateChanged) {
 	j.result.Elections++
 	k, now := j.key(e.Key), j.world.now
 	lately := slices.DeleteFunc(k.stands[p], func(t time.Duration) bool { return t < now-time.Second })

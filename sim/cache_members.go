@@ -75,7 +75,7 @@ func (w *cacheWorld) giveList(h *cacheHost, list protocol.Members) {
 		return
 	}
 	p.ask(protocol.ChangeMembers{Members: list}, func(e protocol.Effect) {
-		if why := e.(protocol.Changed).Err; why != "" {
+		if why := e.(protocol.MembersChanged).Err; why != "" {
 			w.trace("%s refuses the list: %s", h.name, why)
 			w.after(500*time.Millisecond, func() { w.giveList(h, list) })
 		}

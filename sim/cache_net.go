@@ -221,7 +221,7 @@ func (l *cacheLink) carry(msg protocol.Message) {
 		epoch := l.epoch
 		w.after(at-w.now, func() {
 			if l.epoch == epoch && !l.closed && w.reaches(l.says, l.hears.host) {
-				l.hears.input(protocol.Heard{From: l.says.member.URL, Message: msg})
+				l.hears.input(protocol.Received{From: l.says.member.URL, Message: msg})
 			}
 		})
 	}
@@ -230,7 +230,7 @@ func (l *cacheLink) carry(msg protocol.Message) {
 // cacheText is an input or an effect in short, for traces.
 func cacheText(v any) string {
 	switch v := v.(type) {
-	case protocol.Heard:
+	case protocol.Received:
 		return fmt.Sprintf("%s says %s", cacheName(v.From), cacheText(v.Message))
 	case protocol.Send:
 		to := "all"
@@ -250,8 +250,8 @@ func cacheText(v any) string {
 		return fmt.Sprintf("Fetched{%s term %d err %q}", v.Key, v.Term, v.Err)
 	case protocol.Link:
 		return fmt.Sprintf("Link %s %s", cacheName(v.Peer), []string{"down", "up", "dead"}[v.State])
-	case protocol.Moved:
-		return fmt.Sprintf("Moved{%s %v to %v, term %d, %s: %s}", v.Key, v.From, v.To, v.Term, cacheName(v.Peer), v.Why)
+	case protocol.StateChanged:
+		return fmt.Sprintf("StateChanged{%s %v to %v, term %d, %s: %s}", v.Key, v.From, v.To, v.Term, cacheName(v.Peer), v.Why)
 	}
 	return strings.TrimPrefix(fmt.Sprintf("%T%+v", v, v), "protocol.")
 }

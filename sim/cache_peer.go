@@ -64,7 +64,7 @@ func newCachePeer(h *cacheHost, life uint64) *cachePeer {
 		floor = h.wallNow() + w.setup.Timings.Reach().Milliseconds()
 	}
 	setup := protocol.Setup{
-		Floor: floor, Self: h.member.URL, Members: h.list, Stored: h.disk.members, Keeps: h.keeps, Incarnation: rng.Uint64() | 1,
+		Floor: floor, Self: h.member.URL, Members: h.list, Stored: h.disk.members, HasStorage: h.keeps, Incarnation: rng.Uint64() | 1,
 		Ceiling: h.disk.ceiling, Removals: slices.Clone(h.disk.removals), Timings: w.setup.Timings,
 		Jitter: w.setup.Jitter, Passive: h.passive, MaxWaiting: 200, Table: p.table, Rand: rng.Float64,
 	}
@@ -280,7 +280,7 @@ func (p *cachePeer) act(e protocol.Effect) {
 	switch e := e.(type) {
 	case protocol.Send:
 		p.say(e)
-	case protocol.Reply, protocol.KeepAlive, protocol.Refer, protocol.Refuse, protocol.Gone, protocol.Changed:
+	case protocol.Reply, protocol.KeepAlive, protocol.Refer, protocol.Refuse, protocol.KeysRemoved, protocol.MembersChanged:
 		p.answer(e)
 	case protocol.Fetch:
 		if e.Until > p.host.boot() {

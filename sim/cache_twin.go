@@ -32,8 +32,8 @@ type cacheTwist struct {
 	twin  CacheTwin
 	peer  *cachePeer
 	now   protocol.Now
-	asker protocol.Heard   // the last question
-	said  map[string]int64 // highest term voted in, by key
+	asker protocol.Received // the last question
+	said  map[string]int64  // highest term voted in, by key
 	table protocol.Table
 }
 
@@ -52,7 +52,7 @@ func (w *cacheWorld) twist(p *cachePeer, s protocol.Setup, m *protocol.Machine) 
 func (t *cacheTwist) Step(now protocol.Now, in protocol.Input) (all []protocol.Effect) {
 	t.now = now
 	ins := []protocol.Input{in}
-	if h, ok := in.(protocol.Heard); ok {
+	if h, ok := in.(protocol.Received); ok {
 		if _, ok := h.Message.(protocol.Question); ok {
 			t.asker = h
 		}
@@ -82,7 +82,7 @@ func (t *cacheTwist) Next() time.Duration {
 // hears changes the messages that a machine hears; nil: it hears nothing.
 func hears[M protocol.Message](change func(*cacheTwist, string, M) protocol.Message) func(*cacheTwist, protocol.Input) []protocol.Input {
 	return func(t *cacheTwist, in protocol.Input) []protocol.Input {
-		h, ok := in.(protocol.Heard)
+		h, ok := in.(protocol.Received)
 		if !ok {
 			return []protocol.Input{in}
 		}

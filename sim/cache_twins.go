@@ -63,8 +63,8 @@ func acquit(t *cacheTwist, s protocol.Setup) {
 	members := t.Members()
 	for _, m := range members {
 		if m.URL != s.Self {
-			h := protocol.Hello{Incarnation: 1, Echo: s.Incarnation, Config: 1, Members: members.Digest(), Wall: t.peer.host.wallNow(), Keeps: true}
-			t.Machine.Step(t.peer.host.clock(), protocol.Heard{From: m.URL, Message: h})
+			h := protocol.Hello{Incarnation: 1, Echo: s.Incarnation, Config: 1, Members: members.Digest(), Wall: t.peer.host.wallNow(), HasStorage: true}
+			t.Machine.Step(t.peer.host.clock(), protocol.Received{From: m.URL, Message: h})
 		}
 	}
 }
@@ -99,7 +99,7 @@ func restartTwins() []CacheTwin {
 			}},
 		{Name: "lists that differ by two work together", Caught: "with a list that differs by",
 			In: func(t *cacheTwist, in protocol.Input) []protocol.Input {
-				h, ok := in.(protocol.Heard)
+				h, ok := in.(protocol.Received)
 				if !ok {
 					return []protocol.Input{in}
 				}
@@ -137,7 +137,7 @@ func copyTwins() []CacheTwin {
 			}},
 		{Name: "a removal is confirmed and not made", Caught: "and has confirmed", Need: removals,
 			In: func(t *cacheTwist, in protocol.Input) []protocol.Input {
-				h, ok := in.(protocol.Heard)
+				h, ok := in.(protocol.Received)
 				if !ok {
 					return []protocol.Input{in}
 				}

@@ -118,9 +118,9 @@ func cacheToken(e protocol.Effect) (token protocol.Token, ends bool) {
 		return e.Token, true
 	case protocol.Refuse:
 		return e.Token, true
-	case protocol.Gone:
+	case protocol.KeysRemoved:
 		return e.Token, true
-	case protocol.Changed:
+	case protocol.MembersChanged:
 		return e.Token, true
 	}
 	return 0, false

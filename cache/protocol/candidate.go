@@ -57,8 +57,8 @@ func (m *Machine) requestVotes(k *key) {
 	m.setState(k, Candidate, "", "stands")
 	m.markUsed(k.name, k.term)
 	m.counters.Elections++
-	k.asked, k.askedAt = true, m.now.Boot
-	k.heard = make(map[string]bool, len(m.peers))
+	k.votesRequested, k.requestedAt = true, m.now.Boot
+	k.votes = make(map[string]bool, len(m.peers))
 	k.electionEnd = m.now.Boot + m.electionTimeout(k.round)
 	k.repeatAt = m.now.Boot + m.Timings.Repeat
 	if m.fetchIfWon(k) {
@@ -69,7 +69,7 @@ func (m *Machine) requestVotes(k *key) {
 }
 
 func (m *Machine) newQuestion(k *key) Question {
-	return Question{Key: k.name, Term: k.term, Config: m.number, Since: k.minPeerExpire()}
+	return Question{Key: k.name, Term: k.term, Config: m.listNumber, Since: k.minPeerExpire()}
 }
 
 // electionTimeout is how long an election may take: drawn at random, so that candidates that collided do not
@@ -84,12 +84,12 @@ func (m *Machine) electionTimeout(round int) time.Duration {
 // repeatQuestion asks those again who have not answered.
 func (m *Machine) repeatQuestion(k *key) {
 	k.repeatAt = m.now.Boot + m.Timings.Repeat
-	if len(k.heard) == 0 {
+	if len(k.votes) == 0 {
 		m.send("", m.newQuestion(k))
 		return
 	}
 	for _, member := range m.members {
-		if _, heard := k.heard[member.URL]; !heard && member.URL != m.Self {
+		if _, heard := k.votes[member.URL]; !heard && member.URL != m.Self {
 			m.send(member.URL, m.newQuestion(k))
 		}
 	}
@@ -102,7 +102,7 @@ func (m *Machine) countVote(from string, a Answer) {
 		return
 	}
 	k := m.keys[a.Key]
-	standing := k != nil && k.state == Candidate && k.asked
+	standing := k != nil && k.state == Candidate && k.votesRequested
 	// A yes that cannot win any more still binds its voter: release it, unless it belongs to the fetch under way.
 	if a.Yes && (!standing || a.Term < k.term || k.awaitingCopy) && (k == nil || k.state != Fetching || a.Term != k.term) {
 		m.send(from, Release{a.Key, a.Term, true}) // a late vote has no effect
@@ -121,7 +121,7 @@ func (m *Machine) countVote(from string, a Answer) {
 		}
 	}
 	// A yes is not taken back by a later no: answers may arrive out of order, and the promise was made.
-	k.heard[from] = k.heard[from] || a.Yes && a.Term == k.term
+	k.votes[from] = k.votes[from] || a.Yes && a.Term == k.term
 	k.highest = max(k.highest, a.Term)
 	k.outbid = k.outbid || !a.Yes && a.Term > k.term
 	if a.Expire > max(m.now.Wall, k.minPeerExpire()) && m.isBelievable(a.Expire) {
@@ -142,7 +142,7 @@ func (m *Machine) countVote(from string, a Answer) {
 	}
 	// Every connected peer has answered and one knows a higher term: waiting longer cannot win. Once per
 	// election only, or two candidates would outbid each other without end.
-	if k.outbid && !k.restartedOnce && !k.awaitingCopy && len(k.heard) >= m.connected()-1 {
+	if k.outbid && !k.restartedOnce && !k.awaitingCopy && len(k.votes) >= m.connected()-1 {
 		m.restartElection(k)
 		k.restartedOnce = true
 	}
@@ -150,17 +150,17 @@ func (m *Machine) countVote(from string, a Answer) {
 
 // fetchIfWon starts the fetch when a majority has voted for this peer.
 func (m *Machine) fetchIfWon(k *key) bool {
-	votes := 0
+	yes := 0
 	// A peer that abstains does not vote for itself either: it may have promised its vote before its restart.
 	if !m.isAbstaining() {
-		votes++
+		yes++
 	}
-	for _, yes := range k.heard {
-		if yes {
-			votes++
+	for _, forThisPeer := range k.votes {
+		if forThisPeer {
+			yes++
 		}
 	}
-	if votes < m.members.Majority() || k.awaitingCopy {
+	if yes < m.members.Majority() || k.awaitingCopy {
 		return false // while a copy is awaited, the voters have been released: their promises do not bind
 	}
 	m.counters.Won++
@@ -178,7 +178,7 @@ func (m *Machine) restartElection(k *key) {
 // endCandidacy ends a candidacy: its voters are released, and late votes have no effect,
 // because the term is never reused.
 func (m *Machine) endCandidacy(k *key, why string) {
-	if k.asked && !k.awaitingCopy { // otherwise there are no voters, or they were released when a fresh copy was found
+	if k.votesRequested && !k.awaitingCopy { // otherwise there are no voters, or they were released when a fresh copy was found
 		m.send("", Release{k.name, k.term, false})
 	}
 	m.setState(k, Idle, "", why)
@@ -186,7 +186,7 @@ func (m *Machine) endCandidacy(k *key, why string) {
 
 // electionTimedOut is the end of an election that nobody won in time.
 func (m *Machine) electionTimedOut(k *key) {
-	heard, awaitingCopy := len(k.heard), k.awaitingCopy
+	heard, awaitingCopy := len(k.votes), k.awaitingCopy
 	m.endCandidacy(k, "nobody won")
 	k.round++
 	k.restartedOnce = false

@@ -13,7 +13,7 @@
 //	candidate  this peer asks all members for their votes, or         candidate.go
 //	           (not asked) waits for the ceiling of terms before it
 //	follower   a bound voter: its vote is promised to a candidate     giveVote, vote.go
-//	           or (leaderFetches) it follows the peer that fetches    follow, fetch.go
+//	           or (boundToFetch) it follows the peer that fetches     follow, fetch.go
 //	fetching   it has a majority's promises, and calls the origin     fetch.go
 //
 // # Where a fetch is decided
@@ -40,7 +40,7 @@
 // updateTrust finds it past), or because of another peer's fetch in a higher term, or of a removal.
 //
 // Where another takes over: endFollowing (key.go) frees a follower, answers the best question that came meanwhile
-// (pending), and otherwise this peer stands itself if it wants the value. It is called when the leader is silent
+// (pending), and otherwise this peer stands itself if it wants the value. It is called when the peer that it is bound to is silent
 // (runKeyTimer), releases (handleRelease) or has ended (forgetDead), and at a copy that ends the wait (handleUpdate).
 //
 // # Where to add an option
@@ -55,13 +55,13 @@
 //	input           what it is                      typical effects
 //	Get             a client asks                   Reply, or KeepAlive and Send question
 //	Cancel          it has gone                     –
-//	Heard           a message from a peer           Send answer, Save, Reply, Fetch, Abort
+//	Received        a message from a peer           Send answer, Save, Reply, Fetch, Abort
 //	Link            a connection came or went       Send hello; Abort in a mixed cluster
-//	Unheard         why nothing of a peer is of use –; it is shown in the status
+//	Unusable        why nothing of a peer is of use –; it is shown in the status
 //	Fetched         the origin returned             Save, Send update, Reply, or Refuse
 //	Raised          the ceiling of terms is stored  Send question or answer, which waited for it
-//	RemoveKeys      a client removes                SaveRemovals, Send remove, later Gone
-//	ChangeMembers   a new list of members           SaveMembers, Changed
+//	RemoveKeys      a client removes                SaveRemovals, Send remove, later KeysRemoved
+//	ChangeMembers   a new list of members           SaveMembers, MembersChanged
 //	Tick            time has passed (Next)          whatever is due: repeat, announce, give up
 //
 // The runner (package cache) carries effects out in their order. What follows a

@@ -3,8 +3,8 @@ package protocol
 import "time"
 
 // Effect is what the runner does after a step, in order: one of [Send], [Reply],
-// [KeepAlive], [Refer], [Refuse], [Gone], [Changed], [Fetch], [Trust], [Abort],
-// [Save], [Raise], [SaveRemovals], [SaveMembers] and [Moved].
+// [KeepAlive], [Refer], [Refuse], [KeysRemoved], [MembersChanged], [Fetch], [Trust], [Abort],
+// [Save], [Raise], [SaveRemovals], [SaveMembers] and [StateChanged].
 type Effect interface{ effect() }
 
 // Send gives a message to a peer, or, without To, to all of them.
@@ -48,14 +48,14 @@ const (
 	Broken // this peer cannot do its part: its storage or its clock
 )
 
-// Gone says how many of the members have confirmed a removal, this one included.
-type Gone struct {
+// KeysRemoved says how many of the members have confirmed a removal, this one included.
+type KeysRemoved struct {
 	Token         Token
 	Confirmed, Of int
 }
 
-// Changed answers a [ChangeMembers].
-type Changed struct {
+// MembersChanged answers a [ChangeMembers].
+type MembersChanged struct {
 	Token Token
 	Err   string // why the list was refused, and what to do; empty: it is in force
 }
@@ -103,8 +103,9 @@ type SaveRemovals struct{ All []Removal }
 // safe from a crash of the machine.
 type SaveMembers struct{ State MembersState }
 
-// Moved tells of a change of a key's state, for logs and for people who watch.
-type Moved struct {
+// StateChanged tells of a change of a key's state, for logs and for people who watch. Without a key it concerns the whole
+// peer, and only Why is set.
+type StateChanged struct {
 	Key      string
 	From, To State
 	Term     int64
@@ -112,18 +113,18 @@ type Moved struct {
 	Why      string
 }
 
-func (Send) effect()         {}
-func (Reply) effect()        {}
-func (KeepAlive) effect()    {}
-func (Refer) effect()        {}
-func (Refuse) effect()       {}
-func (Gone) effect()         {}
-func (Changed) effect()      {}
-func (Fetch) effect()        {}
-func (Trust) effect()        {}
-func (Abort) effect()        {}
-func (Save) effect()         {}
-func (Raise) effect()        {}
-func (SaveRemovals) effect() {}
-func (SaveMembers) effect()  {}
-func (Moved) effect()        {}
+func (Send) effect()           {}
+func (Reply) effect()          {}
+func (KeepAlive) effect()      {}
+func (Refer) effect()          {}
+func (Refuse) effect()         {}
+func (KeysRemoved) effect()    {}
+func (MembersChanged) effect() {}
+func (Fetch) effect()          {}
+func (Trust) effect()          {}
+func (Abort) effect()          {}
+func (Save) effect()           {}
+func (Raise) effect()          {}
+func (SaveRemovals) effect()   {}
+func (SaveMembers) effect()    {}
+func (StateChanged) effect()   {}

@@ -14,9 +14,9 @@ func (m *Machine) startFetch(k *key) {
 	// From when the question was sent, not from when the vote came: the voter counts from the arrival of the
 	// question, which is later, so that this peer's trust ends before the promise does.
 	promised := make(map[string]time.Duration, len(m.peers))
-	for peer, yes := range k.heard {
+	for peer, yes := range k.votes {
 		if yes {
-			promised[peer] = k.askedAt + m.Timings.AnnounceTimeout
+			promised[peer] = k.requestedAt + m.Timings.AnnounceTimeout
 		}
 	}
 	best := k.best
@@ -62,7 +62,7 @@ func (m *Machine) announce(k *key, to string) {
 	if to == "" {
 		k.announcedAt, k.announceAt = m.now.Boot, m.now.Boot+m.Timings.Announce
 	}
-	m.send(to, Announce{Key: k.name, Term: k.term, Expire: m.Table.Get(k.name).Expire, Stamp: max(1, m.now.Boot.Milliseconds()), Config: m.number})
+	m.send(to, Announce{Key: k.name, Term: k.term, Expire: m.Table.Get(k.name).Expire, Stamp: max(1, m.now.Boot.Milliseconds()), Config: m.listNumber})
 }
 
 // handleAck extends the trust: the follower is bound from the announcement on.
@@ -128,7 +128,7 @@ func (m *Machine) handleAnnounce(from string, a Announce) {
 	case Follower:
 		// A late announcement of an earlier fetch. Or the vote is promised to another candidate: an Ack would promise
 		// it twice. From another fetch a follower may change to this one: see the package's documentation.
-		if a.Term < k.term || k.leader != from && !k.leaderFetches {
+		if a.Term < k.term || k.boundTo != from && !k.boundToFetch {
 			return
 		}
 	case Idle:
@@ -140,22 +140,22 @@ func (m *Machine) handleAnnounce(from string, a Announce) {
 }
 
 // follow waits for a peer that fetches, and binds this one's vote to it.
-func (m *Machine) follow(k *key, leader string, a Announce) {
+func (m *Machine) follow(k *key, fetcher string, a Announce) {
 	why := ""
-	if k.state != Follower || !k.leaderFetches || k.leader != leader {
+	if k.state != Follower || !k.boundToFetch || k.boundTo != fetcher {
 		why = "follows"
 	}
 	k.term, k.reusableTerm = a.Term, 0
-	m.setState(k, Follower, leader, why)
-	k.leaderFetches, k.votedAt, k.boundUntil = true, m.now.Boot, m.now.Boot+m.Timings.AnnounceTimeout
+	m.setState(k, Follower, fetcher, why)
+	k.boundToFetch, k.votedAt, k.boundUntil = true, m.now.Boot, m.now.Boot+m.Timings.AnnounceTimeout
 	m.markUsed(k.name, a.Term)
 	switch {
 	// An Ack is a promise. Peers of the original want none, and while it abstains this peer may give none.
 	case a.Stamp == 0 || m.isAbstaining():
-	case !m.knowsList(leader, a.Config):
-		m.sendHello(leader) // it greets in return, and says its list
+	case !m.knowsList(fetcher, a.Config):
+		m.sendHello(fetcher) // it greets in return, and says its list
 	case m.ensureCeiling(a.Term):
-		m.send(leader, Ack{k.name, a.Term, a.Stamp})
+		m.send(fetcher, Ack{k.name, a.Term, a.Stamp})
 	}
 }
 
@@ -248,7 +248,7 @@ func (m *Machine) handleFailed(from string, f Failed) {
 	}
 	k := m.key(f.Key)
 	switch {
-	case k.state == Fetching, k.state == Follower && (k.leader != from || f.Term < k.term):
+	case k.state == Fetching, k.state == Follower && (k.boundTo != from || f.Term < k.term):
 		m.schedule(k)
 		return
 	case k.state == Candidate:

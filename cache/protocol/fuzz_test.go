@@ -99,7 +99,7 @@ func newFuzzed(t judge, data []byte) *fuzzed {
 	// Few greetings: hours are to pass.
 	timings := Timings{Hello: time.Minute, Ping: time.Minute}.WithDefaults()
 	s := Setup{
-		Self: memberNamed("A").URL, Members: membersNamed("A,B,C"), Keeps: z.next()%2 == 0, Incarnation: 1,
+		Self: memberNamed("A").URL, Members: membersNamed("A,B,C"), HasStorage: z.next()%2 == 0, Incarnation: 1,
 		Timings: timings, Jitter: 0.2, MaxWaiting: 5, Table: newMemoryTable(), Rand: r.Float64,
 		Mixed: z.next()%4 == 0, Passive: z.next()%8 == 0,
 	}
@@ -218,7 +218,7 @@ func (z *fuzzed) one() {
 	case 10, 11:
 		z.tick()
 	default:
-		z.step(Heard{z.peer(), z.message()})
+		z.step(Received{z.peer(), z.message()})
 	}
 }
 
@@ -270,9 +270,9 @@ func (z *fuzzed) step(in Input) {
 			z.settle(e.Token, "get")
 		case Refuse:
 			z.settle(e.Token, "get")
-		case Gone:
+		case KeysRemoved:
 			z.settle(e.Token, "remove")
-		case Changed:
+		case MembersChanged:
 			z.settle(e.Token, "change")
 		case KeepAlive:
 			if z.owed[e.Token] != "get" {

@@ -13,7 +13,7 @@ type Now struct {
 // Token names someone who waits: chosen by the runner, unique while it is in use.
 type Token uint64
 
-// Input is what happens to a peer: [Get], [Cancel], [RemoveKeys], [Heard], [Link], [Unheard],
+// Input is what happens to a peer: [Get], [Cancel], [RemoveKeys], [Received], [Link], [Unusable],
 // [Fetched], [Raised], [ChangeMembers] or [Tick].
 type Input interface{ input() }
 
@@ -33,7 +33,7 @@ type Get struct {
 type Cancel struct{ Token Token }
 
 // RemoveKeys removes copies here and on every peer that can be reached, now or
-// later. It is answered by [Gone].
+// later. It is answered by [KeysRemoved].
 type RemoveKeys struct {
 	Scope Scope
 	Name  string
@@ -42,8 +42,8 @@ type RemoveKeys struct {
 	Token Token
 }
 
-// Heard is a message from a peer.
-type Heard struct {
+// Received is a message from a peer.
+type Received struct {
 	From    string
 	Message Message
 }
@@ -64,9 +64,9 @@ type Link struct {
 	State LinkState
 }
 
-// Unheard says why this peer can use nothing of what another sends, though that one listens: another secret or key, for
+// Unusable says why this peer can use nothing of what another sends, though that one listens: another secret or key, for
 // instance. Empty: nothing is known to be wrong.
-type Unheard struct{ Peer, Why string }
+type Unusable struct{ Peer, Why string }
 
 // Fetched is the end of the fetch that [Fetch] asked for.
 type Fetched struct {
@@ -91,7 +91,7 @@ type Raised struct {
 }
 
 // ChangeMembers replaces the list of members, by one that differs by one member. It is
-// answered by [Changed].
+// answered by [MembersChanged].
 type ChangeMembers struct {
 	Members []Member
 	Token   Token
@@ -103,9 +103,9 @@ type Tick struct{}
 func (Get) input()           {}
 func (Cancel) input()        {}
 func (RemoveKeys) input()    {}
-func (Heard) input()         {}
+func (Received) input()      {}
 func (Link) input()          {}
-func (Unheard) input()       {}
+func (Unusable) input()      {}
 func (Fetched) input()       {}
 func (Raised) input()        {}
 func (ChangeMembers) input() {}

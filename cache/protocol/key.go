@@ -16,25 +16,25 @@ type key struct {
 	// term is that of the candidacy, the fetch, or whom this peer follows.
 	term int64
 
-	// A follower's. Its vote binds it, and it waits for the leader, until boundUntil.
-	leader        string
-	leaderFetches bool // the leader fetches
-	votedAt       time.Duration
-	boundUntil    time.Duration
-	pending       *question
+	// A follower's. Until boundUntil its vote is promised to boundTo, and it waits for that peer.
+	boundTo      string
+	boundToFetch bool // that peer fetches; false: it is a candidate
+	votedAt      time.Duration
+	boundUntil   time.Duration
+	pending      *question
 
 	// A candidate's.
-	asked         bool // false: it waits for the ceiling
-	askedAt       time.Duration
-	electionEnd   time.Duration // the end of the election
-	repeatAt      time.Duration
-	heard         map[string]bool // who answered; true: yes
-	round         int
-	restartedOnce bool   // this election has started again at once already
-	outbid        bool   // someone refused because its term is higher
-	awaitingCopy  bool   // a fresh copy is elsewhere and was asked for
-	best          string // who has the newest copy, newer than ours, or a fresh one
-	bestTime      int64  // when the newest expires
+	votesRequested bool // false: it waits for the ceiling
+	requestedAt    time.Duration
+	electionEnd    time.Duration // the end of the election
+	repeatAt       time.Duration
+	votes          map[string]bool // by voter; false: refused
+	round          int
+	restartedOnce  bool   // this election has started again at once already
+	outbid         bool   // someone refused because its term is higher
+	awaitingCopy   bool   // a fresh copy is elsewhere and was asked for
+	best           string // who has the newest copy, newer than ours, or a fresh one
+	bestTime       int64  // when the newest expires
 
 	// A fetching peer's.
 	fetchBegan int64 // Unix milliseconds
@@ -129,7 +129,7 @@ func (m *Machine) next(k *key) time.Duration {
 	case Follower:
 		next = k.boundUntil
 	case Candidate:
-		if k.asked {
+		if k.votesRequested {
 			next = min(k.electionEnd, k.repeatAt)
 		}
 	case Fetching:
@@ -157,9 +157,9 @@ func (m *Machine) runKeyTimer(k *key) {
 	case k.state == Follower && k.boundUntil <= now:
 		m.counters.Silences++
 		m.endFollowing(k, "silent for too long")
-	case k.state == Candidate && k.asked && k.electionEnd <= now:
+	case k.state == Candidate && k.votesRequested && k.electionEnd <= now:
 		m.electionTimedOut(k)
-	case k.state == Candidate && k.asked && k.repeatAt <= now:
+	case k.state == Candidate && k.votesRequested && k.repeatAt <= now:
 		m.repeatQuestion(k)
 	case k.state == Fetching && k.trustEnd <= now:
 		m.abortFetch(k, "no majority has confirmed the fetch")
@@ -177,7 +177,7 @@ func (m *Machine) runKeyTimer(k *key) {
 }
 
 // setState changes a key's state.
-func (m *Machine) setState(k *key, to State, leader, why string) {
+func (m *Machine) setState(k *key, to State, boundTo, why string) {
 	from := k.state
 	if was, is := from >= Candidate, to >= Candidate; was != is {
 		if is {
@@ -186,18 +186,18 @@ func (m *Machine) setState(k *key, to State, leader, why string) {
 			m.busy--
 		}
 	}
-	k.state, k.leader = to, leader
+	k.state, k.boundTo = to, boundTo
 	if to != Follower {
-		k.leaderFetches, k.boundUntil = false, 0
+		k.boundToFetch, k.boundUntil = false, 0
 	}
 	if to != Candidate {
-		k.asked, k.heard, k.awaitingCopy, k.outbid, k.best, k.bestTime = false, nil, false, false, "", 0
+		k.votesRequested, k.votes, k.awaitingCopy, k.outbid, k.best, k.bestTime = false, nil, false, false, "", 0
 	}
 	if to != Fetching {
 		k.promised = nil
 	}
 	if why != "" {
-		m.emit(Moved{Key: k.name, From: from, To: to, Term: k.term, Peer: leader, Why: why})
+		m.emit(StateChanged{Key: k.name, From: from, To: to, Term: k.term, Peer: boundTo, Why: why})
 	}
 }
 

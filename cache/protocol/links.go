@@ -7,23 +7,22 @@ import (
 
 // peer is what a machine knows of another.
 type peer struct {
-	link  LinkState
-	since time.Duration
-	why   string // [Unheard]
-	hello Hello  // the last; its Incarnation is 0 while there was none
+	link     LinkState
+	since    time.Duration
+	unusable string // [Unusable]
+	hello    Hello  // the last; its Incarnation is 0 while there was none
 	// skew is by how many milliseconds, within a day, its wall clock seemed ahead: the
 	// lesser of the last two measurements, because a greeting that was late makes it
 	// seem behind.
 	skew, measured int64
 	// prevIncarnation is the incarnation before: its late Hellos are ignored.
 	prevIncarnation uint64
-	// said is the digest of its list of members, 0 when it has said none on the
-	// connection that stands, and saidAt
-	// when that last changed. list is the list, where it differs from this peer's;
-	// nil: not known.
-	said   uint64
-	saidAt time.Duration
-	list   Members
+	// listDigest is of its list of members, 0 when it has said none on the connection that
+	// stands, and listSince when that last changed. list is the list, where it differs
+	// from this peer's; nil: not known.
+	listDigest uint64
+	listSince  time.Duration
+	list       Members
 	// incompatible: its list of members rules out working together, and its messages are ignored (compareList).
 	incompatible bool
 	// lostStorage: its life before had storage, and this one found it empty.
@@ -47,7 +46,7 @@ func (m *Machine) handleLink(in Link) {
 	if in.State != Up {
 		// The next connection may be to a new process with another list, whose question
 		// may come before its greeting.
-		p.said, p.list = 0, nil
+		p.listDigest, p.list = 0, nil
 		m.compareList(p)
 	}
 	switch in.State {
@@ -73,7 +72,7 @@ func (m *Machine) linksChanged() {
 	without := !m.hasQuorum()
 	if without && !m.noLinkMajority {
 		m.counters.Partitions++
-		m.emit(Moved{Why: whyPartitioned})
+		m.emit(StateChanged{Why: whyPartitioned})
 	}
 	m.noLinkMajority = without
 	if m.Mixed { // peers of the original's count as long as they are connected
@@ -94,7 +93,7 @@ func (m *Machine) linksChanged() {
 // forgetDead forgets what, since before a time, binds this peer to one whose process has
 // ended: it cannot be fetching any more.
 func (m *Machine) forgetDead(url string, before time.Duration) {
-	m.questionsAwaitingCeiling = slices.DeleteFunc(m.questionsAwaitingCeiling, func(h Heard) bool { return h.From == url })
+	m.questionsAwaitingCeiling = slices.DeleteFunc(m.questionsAwaitingCeiling, func(h Received) bool { return h.From == url })
 	for _, k := range m.keys {
 		if p := k.pending; p != nil && p.from == url && p.at < before {
 			k.pending = nil
@@ -103,7 +102,7 @@ func (m *Machine) forgetDead(url string, before time.Duration) {
 	for _, k := range m.sortedKeys(func(k *key) bool { return k.state == Candidate && k.awaitingCopy && k.best == url }) {
 		m.restartElection(k) // its copy will not come
 	}
-	for _, k := range m.sortedKeys(func(k *key) bool { return k.state == Follower && k.leader == url && k.votedAt < before }) {
+	for _, k := range m.sortedKeys(func(k *key) bool { return k.state == Follower && k.boundTo == url && k.votedAt < before }) {
 		m.endFollowing(k, "the peer that it followed has ended")
 	}
 }
@@ -132,7 +131,7 @@ func (m *Machine) sendHello(to string) {
 		if p := m.peers[member.URL]; p != nil && (to == "" || to == member.URL) {
 			h.Echo, h.Lost = p.hello.Incarnation, p.lostStorage
 			m.send(member.URL, h)
-			if p.said != 0 && p.said != m.digest {
+			if p.listDigest != 0 && p.listDigest != m.listDigest {
 				m.sendMembers(member.URL)
 			}
 		}
@@ -141,13 +140,13 @@ func (m *Machine) sendHello(to string) {
 
 func (m *Machine) newHello() Hello {
 	return Hello{
-		Incarnation: m.Incarnation, Config: m.number, Members: m.digest, Wall: m.now.Wall,
-		Busy: m.busy > 0 || !m.settled, Keeps: m.Keeps, Empty: m.isEmpty(),
+		Incarnation: m.Incarnation, Config: m.listNumber, Members: m.listDigest, Wall: m.now.Wall,
+		Busy: m.busy > 0 || !m.listSettled, HasStorage: m.HasStorage, Empty: m.isEmpty(),
 	}
 }
 
 // isEmpty reports whether this peer has storage and found nothing in it at its start.
-func (m *Machine) isEmpty() bool { return m.Keeps && m.Ceiling == 0 && len(m.Stored.Members) == 0 }
+func (m *Machine) isEmpty() bool { return m.HasStorage && m.Ceiling == 0 && len(m.Stored.Members) == 0 }
 
 // handleLost notes that another peer remembers a life of this one that had storage. What that life promised and used is
 // forgotten here: this peer waits until nothing can rest on it.
@@ -169,7 +168,7 @@ func (m *Machine) handleHello(from string, p *peer, h Hello) {
 	restarted := p.hello.Incarnation != 0 && p.hello.Incarnation != h.Incarnation
 	if restarted {
 		p.prevIncarnation = p.hello.Incarnation
-		p.lostStorage = p.hello.Keeps && h.Empty
+		p.lostStorage = p.hello.HasStorage && h.Empty
 	}
 	p.hello = h
 	measured := max(-dayAhead, min(dayAhead, h.Wall-m.now.Wall))
@@ -201,11 +200,11 @@ func (m *Machine) handleHello(from string, p *peer, h Hello) {
 // last life. After a change of the list something may rest on a vote for a peer that
 // is no member any more, and does not greet: then the abstention lasts its time.
 func (m *Machine) endAbstentionEarly() {
-	if !m.isAbstaining() || !m.settled || m.now.Boot < m.lostUntil {
+	if !m.isAbstaining() || !m.listSettled || m.now.Boot < m.lostUntil {
 		return
 	}
 	for _, p := range m.peers {
-		if !p.noPriorVotes || p.said != m.digest {
+		if !p.noPriorVotes || p.listDigest != m.listDigest {
 			return
 		}
 	}
@@ -217,7 +216,7 @@ func (m *Machine) declarePartitioned() {
 	if !m.partitioned {
 		m.partitioned = true
 		m.counters.Partitions++
-		m.emit(Moved{Why: "too few peers answer"})
+		m.emit(StateChanged{Why: "too few peers answer"})
 		m.ping()
 	}
 }
@@ -247,5 +246,5 @@ func (m *Machine) knowsList(url string, number int64) bool {
 		return m.Mixed
 	}
 	p := m.peers[url]
-	return p != nil && p.said != 0
+	return p != nil && p.listDigest != 0
 }

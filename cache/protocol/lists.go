@@ -22,10 +22,10 @@ type MembersState struct {
 func (m *Machine) changeMembers(in ChangeMembers) {
 	next := NewMembers(in.Members)
 	why := m.refuseMembers(next)
-	if why == "" && next.Digest() != m.digest {
+	if why == "" && next.Digest() != m.listDigest {
 		m.adopt(next)
 	}
-	m.emit(Changed{in.Token, why})
+	m.emit(MembersChanged{in.Token, why})
 }
 
 // refuseMembers says why a list cannot follow the present one; empty: it can.
@@ -44,7 +44,7 @@ func (m *Machine) refuseMembers(next Members) string {
 	}
 	// A promise made under the list before the present one may still hold at a peer
 	// that took the present one as late as this.
-	if wait := m.listAt + m.settleTime() - m.now.Boot; !m.settled && wait > 0 {
+	if wait := m.listAt + m.settleTime() - m.now.Boot; !m.listSettled && wait > 0 {
 		return fmt.Sprintf("cache: the list of members has just changed: change the next member in %v", wait.Round(100*time.Millisecond))
 	}
 	for _, member := range m.members {
@@ -65,7 +65,7 @@ func (m *Machine) settleTime() time.Duration { return m.Timings.AnnounceTimeout 
 // settleList notes when no promise from under an earlier list can be left: all members
 // have said this list, and the last of them said it settleTime ago.
 func (m *Machine) settleList() {
-	if m.settled {
+	if m.listSettled {
 		return
 	}
 	since := m.listAt
@@ -73,34 +73,34 @@ func (m *Machine) settleList() {
 		if m.isOriginal(url) {
 			continue // it says no list, and follows none
 		}
-		if p.said != m.digest {
+		if p.listDigest != m.listDigest {
 			return
 		}
-		since = max(since, p.saidAt)
+		since = max(since, p.listSince)
 	}
 	if m.now.Boot >= since+m.settleTime() {
-		m.settled = true
+		m.listSettled = true
 		m.saveMembers()
 	}
 }
 
 func (m *Machine) saveMembers() {
-	if m.Keeps {
-		m.emit(SaveMembers{MembersState{m.number, m.members, m.settled}})
+	if m.HasStorage {
+		m.emit(SaveMembers{MembersState{m.listNumber, m.members, m.listSettled}})
 	}
 }
 
 // restoreMembers compares the list that the peer is started with to the stored one. A
 // peer that starts with another list has taken it as by [ChangeMembers].
 func (m *Machine) restoreMembers(stored MembersState) {
-	m.number, m.settled = max(1, stored.Number), true
+	m.listNumber, m.listSettled = max(1, stored.Number), true
 	if len(stored.Members) == 0 {
 		m.saveMembers()
 		return
 	}
 	change := stored.Members.Difference(m.members)
-	m.settled = stored.Settled && len(change) == 0
-	if !m.settled {
+	m.listSettled = stored.Settled && len(change) == 0
+	if !m.listSettled {
 		// Also the only member that is left may have promised its vote to one who left.
 		m.abstain = m.now.Boot + m.Timings.AnnounceTimeout
 	}
@@ -109,7 +109,7 @@ func (m *Machine) restoreMembers(stored MembersState) {
 		m.owe(stored.Members)
 		m.recountRemovals()
 	}
-	if len(change) > 0 || stored.Members.Digest() != m.digest {
+	if len(change) > 0 || stored.Members.Digest() != m.listDigest {
 		m.saveMembers()
 	}
 }
@@ -138,11 +138,11 @@ func (m *Machine) owe(old Members) {
 
 // adopt puts a list in force.
 func (m *Machine) adopt(next Members) {
-	old, was := m.members, m.digest
+	old, was := m.members, m.listDigest
 	change := old.Difference(next)
-	m.members, m.digest = next, next.Digest()
+	m.members, m.listDigest = next, next.Digest()
 	if len(change) > 0 {
-		m.listAt, m.settled = m.now.Boot, false
+		m.listAt, m.listSettled = m.now.Boot, false
 		m.floor = max(m.floor, m.termsBefore())
 	}
 	m.partitioned = false
@@ -159,7 +159,7 @@ func (m *Machine) adopt(next Members) {
 		}
 	}
 	for _, p := range m.peers {
-		if p.said != 0 && p.said == was && p.list == nil {
+		if p.listDigest != 0 && p.listDigest == was && p.list == nil {
 			p.list = old
 		}
 		m.compareList(p)
@@ -173,7 +173,7 @@ func (m *Machine) adopt(next Members) {
 		m.send(url, m.newHello())
 		m.sendMembers(url) // the last word to it
 	}
-	m.emit(Moved{Why: strings.TrimSpace(fmt.Sprintf("%d members %s", len(next), strings.Join(change, ", ")))})
+	m.emit(StateChanged{Why: strings.TrimSpace(fmt.Sprintf("%d members %s", len(next), strings.Join(change, ", ")))})
 	m.recountFetches()
 	m.sendHello("")
 	m.linksChanged()
@@ -198,7 +198,7 @@ func (m *Machine) recountFetches() {
 // the peer counts as incompatible.
 func (m *Machine) compareList(p *peer) {
 	switch {
-	case p.said == 0, p.said == m.digest:
+	case p.listDigest == 0, p.listDigest == m.listDigest:
 		p.incompatible, p.list = false, nil
 	case p.list == nil:
 		p.incompatible = true
@@ -210,9 +210,9 @@ func (m *Machine) compareList(p *peer) {
 // handleDigest records which list a peer has, as every Hello says; reply is whether to
 // send it this peer's list.
 func (m *Machine) handleDigest(p *peer, digest uint64) (tell bool) {
-	if p.said != digest {
-		p.said, p.saidAt = digest, m.now.Boot
-		tell = digest != m.digest
+	if p.listDigest != digest {
+		p.listDigest, p.listSince = digest, m.now.Boot
+		tell = digest != m.listDigest
 		if p.list != nil && p.list.Digest() != digest {
 			p.list = nil
 		}
@@ -229,11 +229,11 @@ func (m *Machine) handleMembers(from string, l Members) {
 		return
 	}
 	switch digest := l.Digest(); {
-	case digest == p.said:
-	case p.said != 0:
+	case digest == p.listDigest:
+	case p.listDigest != 0:
 		return
 	default:
-		p.said, p.saidAt = digest, m.now.Boot
+		p.listDigest, p.listSince = digest, m.now.Boot
 	}
 	p.list = l
 	m.compareList(p)
@@ -241,14 +241,14 @@ func (m *Machine) handleMembers(from string, l Members) {
 }
 
 // sendMembers sends this peer's list.
-func (m *Machine) sendMembers(to string) { m.send(to, MembersList{m.number, m.members}) }
+func (m *Machine) sendMembers(to string) { m.send(to, MembersList{m.listNumber, m.members}) }
 
 // isMember is false when those who are connected have lists without this peer: it waits
 // to be added, or was removed.
 func (m *Machine) isMember() bool {
 	leftOut := false
 	for _, p := range m.peers {
-		if p.link == Up && p.said != 0 {
+		if p.link == Up && p.listDigest != 0 {
 			if p.list == nil || p.list.Has(m.Self) {
 				return true
 			}

@@ -14,8 +14,8 @@ type Setup struct {
 	// peer's last life; without members when nothing was.
 	Members Members
 	Stored  MembersState
-	// Keeps reports whether what is saved outlives a restart.
-	Keeps bool
+	// HasStorage reports whether what is saved outlives a restart.
+	HasStorage bool
 	// Incarnation is random at every start, and not 0.
 	Incarnation uint64
 	// Ceiling and Removals are as stored.
@@ -44,15 +44,15 @@ type Setup struct {
 type Machine struct {
 	Setup
 
-	members Members
-	digest  uint64        // of the list
-	number  int64         // [MembersState.Number]
-	listAt  time.Duration // when the list was taken, or the peer started
-	settled bool          // nothing rests on an earlier list: see settleList
+	members     Members
+	listDigest  uint64        // of the list
+	listNumber  int64         // [MembersState.Number]
+	listAt      time.Duration // when the list was taken, or the peer started
+	listSettled bool          // nothing rests on an earlier list: see settleList
 
-	now     Now
-	effects []Effect
-	kept    []Effect // of the start, for the first step
+	now          Now
+	effects      []Effect
+	startEffects []Effect // of the start, for the first step
 
 	keys     map[string]*key
 	failures list.List // of the keys of which only a failure is remembered, the oldest first
@@ -65,7 +65,7 @@ type Machine struct {
 	ceiling                    int64
 	raising                    int64  // asked for and not answered; 0: nothing
 	ceilingFailure             string // why it could not be stored the last time; empty: it was
-	questionsAwaitingCeiling   []Heard
+	questionsAwaitingCeiling   []Received
 	candidaciesAwaitingCeiling []*key
 
 	abstain        time.Duration // votes for nobody before
@@ -101,7 +101,7 @@ func New(now Now, s Setup) *Machine {
 		noLinkMajority: true,
 	}
 	m.members = NewMembers(s.Members)
-	m.digest, m.listAt = m.members.Digest(), now.Boot
+	m.listDigest, m.listAt = m.members.Digest(), now.Boot
 	for _, member := range m.members {
 		if member.URL != s.Self {
 			m.peers[member.URL] = &peer{since: now.Boot}
@@ -116,7 +116,7 @@ func New(now Now, s Setup) *Machine {
 		m.dropCopies(r) // what was removed, and stored again at a crash
 	}
 	m.noLinkMajority = !m.hasQuorum()
-	m.kept, m.effects = m.effects, nil
+	m.startEffects, m.effects = m.effects, nil
 	return m
 }
 
@@ -126,15 +126,15 @@ func New(now Now, s Setup) *Machine {
 func (m *Machine) Step(now Now, in Input) []Effect {
 	now.Boot = max(now.Boot, m.now.Boot)
 	clear(m.effects)
-	m.now, m.effects, m.kept = now, append(m.effects[:0], m.kept...), nil
+	m.now, m.effects, m.startEffects = now, append(m.effects[:0], m.startEffects...), nil
 	m.dropFailures()
 	m.runDue()
 	switch in := in.(type) {
 	case Get:
-		m.get(in)
+		m.handleGet(in)
 	case Cancel:
-		m.cancel(in.Token)
-	case Heard:
+		m.handleCancel(in.Token)
+	case Received:
 		m.handleMessage(in)
 	case Fetched:
 		m.handleFetched(in)
@@ -142,9 +142,9 @@ func (m *Machine) Step(now Now, in Input) []Effect {
 		m.handleRaised(in)
 	case Link:
 		m.handleLink(in)
-	case Unheard:
+	case Unusable:
 		if p := m.peers[in.Peer]; p != nil {
-			p.why = in.Why
+			p.unusable = in.Why
 		}
 	case RemoveKeys:
 		m.startRemoval(in)
@@ -196,7 +196,7 @@ func (m *Machine) runDue() {
 	m.spreadRemovals()
 }
 
-func (m *Machine) handleMessage(in Heard) {
+func (m *Machine) handleMessage(in Received) {
 	from, known := m.peers[in.From]
 	switch msg := in.Message.(type) {
 	case Hello:
@@ -292,7 +292,7 @@ func (m *Machine) handleRaised(in Raised) {
 	m.ceilingFailure = in.Err
 	if in.Err != "" {
 		for _, k := range candidacies {
-			if k.state == Candidate && !k.asked {
+			if k.state == Candidate && !k.votesRequested {
 				m.setState(k, Idle, "", "terms cannot be stored")
 				m.refuseAll(k, Broken, "this peer cannot store what it must not forget: "+in.Err, m.Timings.FailMin)
 				m.schedule(k)
@@ -305,7 +305,7 @@ func (m *Machine) handleRaised(in Raised) {
 		m.handleMessage(h)
 	}
 	for _, k := range candidacies {
-		if k.state == Candidate && !k.asked {
+		if k.state == Candidate && !k.votesRequested {
 			// In the term that has waited, where it still is new: the clock, which has
 			// gone on, may be above the ceiling again.
 			if k.term > max(m.usedTerm(k.name), k.highest) && k.term <= m.ceiling && m.hasQuorum() && !m.partitioned {

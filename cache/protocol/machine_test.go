@@ -93,7 +93,7 @@ func newHopNet(t judge, names ...string) *hopNet {
 
 // step gives one machine an input and puts what it says on the way.
 func (c *hopNet) step(name string, in Input) {
-	c.log = append(c.log, Heard{From: name}, in)
+	c.log = append(c.log, Received{From: name}, in)
 	m := c.machines[name]
 	for _, e := range slices.Clone(m.Step(c.now, in)) {
 		c.log = append(c.log, e)
@@ -144,7 +144,7 @@ func (c *hopNet) round(shuffle func([]flying)) {
 	c.flying = nil
 	shuffle(now)
 	for _, f := range now {
-		c.step(f.to, Heard{memberNamed(f.from).URL, f.m})
+		c.step(f.to, Received{memberNamed(f.from).URL, f.m})
 	}
 }
 
@@ -370,7 +370,7 @@ func TestTimings(t *testing.T) {
 		"candidate min": func(x *Timings) { x.CandidateMin = 1 },
 		"candidate max": func(x *Timings) { x.CandidateMax = x.CandidateMin - 1 },
 		"repeat":        func(x *Timings) { x.Repeat = 1 },
-		"candidate":     func(x *Timings) { x.Candidate = x.CandidateMax - 1 },
+		"candidate":     func(x *Timings) { x.OriginalVote = x.CandidateMax - 1 },
 		"announce":      func(x *Timings) { x.Announce = x.AnnounceTimeout/2 + 1 },
 		"announce min":  func(x *Timings) { x.Announce = 1 },
 		"source":        func(x *Timings) { x.AnnounceTimeout, x.Announce = 2*x.CandidateMax-1, x.CandidateMin },

@@ -121,9 +121,9 @@ func TestChangeMembers(t *testing.T) {
 	} {
 		m := newListed("A", "A,B,C", "")
 		before := m.Members().names()
-		var changed Changed
+		var changed MembersChanged
 		for _, e := range m.Step(Now{Wall: epoch}, ChangeMembers{Members: test.next, Token: 9}) {
-			if c, ok := e.(Changed); ok {
+			if c, ok := e.(MembersChanged); ok {
 				changed = c
 			}
 		}
@@ -142,7 +142,7 @@ func TestChangeMembers(t *testing.T) {
 func newListed(self, members, stored string) *Machine {
 	s := MembersState{Members: membersNamed(stored), Settled: true}
 	return New(Now{Wall: epoch}, Setup{
-		Self: memberNamed(self).URL, Members: membersNamed(members), Stored: s, Keeps: true, Incarnation: 1,
+		Self: memberNamed(self).URL, Members: membersNamed(members), Stored: s, HasStorage: true, Incarnation: 1,
 		Timings: Timings{}.WithDefaults(), MaxWaiting: 9, Table: newMemoryTable(), Rand: func() float64 { return 0.5 },
 	})
 }
@@ -178,9 +178,9 @@ func TestStartWithAnotherList(t *testing.T) {
 		}
 		for _, other := range []string{"B", "C"} {
 			m.Step(Now{Boot: time.Millisecond, Wall: epoch}, Link{Peer: memberNamed(other).URL, State: Up})
-			m.Step(Now{Boot: time.Millisecond, Wall: epoch}, Heard{memberNamed(other).URL, Hello{Incarnation: 2, Echo: 1, Members: m.digest, Wall: epoch}})
+			m.Step(Now{Boot: time.Millisecond, Wall: epoch}, Received{memberNamed(other).URL, Hello{Incarnation: 2, Echo: 1, Members: m.listDigest, Wall: epoch}})
 		}
-		got := fmt.Sprint(m.isAbstaining(), owed, m.floor > epoch, m.settled, written)
+		got := fmt.Sprint(m.isAbstaining(), owed, m.floor > epoch, m.listSettled, written)
 		if want := fmt.Sprint(test.abstains, test.owed, test.floor, test.settled, test.written); got != want {
 			t.Errorf("stored %q: %s, want %s", test.stored, got, want)
 		}
@@ -209,7 +209,7 @@ func TestListsSettle(t *testing.T) {
 	var refused string
 	step := func(in Input) {
 		for _, e := range m.Step(now, in) {
-			if c, ok := e.(Changed); ok {
+			if c, ok := e.(MembersChanged); ok {
 				refused = c.Err
 			}
 		}
@@ -221,14 +221,14 @@ func TestListsSettle(t *testing.T) {
 	}
 	say := func(name, list string) {
 		step(Link{Peer: memberNamed(name).URL, State: Up})
-		step(Heard{memberNamed(name).URL, Hello{Incarnation: 2, Echo: 1, Members: membersNamed(list).Digest(), Wall: now.Wall}})
-		step(Heard{memberNamed(name).URL, MembersList{1, membersNamed(list)}})
+		step(Received{memberNamed(name).URL, Hello{Incarnation: 2, Echo: 1, Members: membersNamed(list).Digest(), Wall: now.Wall}})
+		step(Received{memberNamed(name).URL, MembersList{1, membersNamed(list)}})
 	}
 	say("B", "A,B,C")
 	say("C", "A,B,C")
 	step(ChangeMembers{Members: membersNamed("A,B,C,D"), Token: 1})
-	if refused != "" || m.settled {
-		t.Fatalf("%q, settled %v", refused, m.settled)
+	if refused != "" || m.listSettled {
+		t.Fatalf("%q, settled %v", refused, m.listSettled)
 	}
 	step(ChangeMembers{Members: membersNamed("A,B,C,D,E"), Token: 2})
 	if !strings.Contains(refused, "has just changed") {
@@ -242,10 +242,10 @@ func TestListsSettle(t *testing.T) {
 		t.Errorf("while C has the list before: %q", refused)
 	}
 	say("C", "A,B,C,D")
-	if pass(2900 * time.Millisecond); m.settled {
+	if pass(2900 * time.Millisecond); m.listSettled {
 		t.Error("settled as soon as all have said the list")
 	}
-	if pass(1200 * time.Millisecond); !m.settled {
+	if pass(1200 * time.Millisecond); !m.listSettled {
 		t.Error("not settled although all have said the list for 4s")
 	}
 	// One that is away does not block a change.
@@ -257,7 +257,7 @@ func TestListsSettle(t *testing.T) {
 	say("B", "A,B,C")
 	step(Link{Peer: memberNamed("C").URL, State: Down})
 	pass(4 * time.Second)
-	if step(ChangeMembers{Members: membersNamed("A,B"), Token: 5}); refused != "" || m.settled {
-		t.Errorf("%q, settled %v", refused, m.settled)
+	if step(ChangeMembers{Members: membersNamed("A,B"), Token: 5}); refused != "" || m.listSettled {
+		t.Errorf("%q, settled %v", refused, m.listSettled)
 	}
 }

@@ -65,8 +65,8 @@ type Hello struct {
 	// Busy is that it asks for votes or fetches, whatever the key, or that a fetch
 	// from under an earlier list of members may run.
 	Busy bool
-	// Keeps reports whether it has storage, and Empty that nothing was in it at its start.
-	Keeps, Empty bool
+	// HasStorage reports whether it has storage, and Empty that nothing was in it at its start.
+	HasStorage, Empty bool
 	// Lost tells the receiver that an earlier life of it had storage, though this one found it empty.
 	Lost bool
 }

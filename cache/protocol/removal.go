@@ -14,7 +14,7 @@ const maxRemovals = 2048
 // removals are the terms below which copies are gone. Each is remembered until every
 // member has confirmed it, and a while longer, because older copies may be under way.
 type removals struct {
-	known    map[Removal]*spreading
+	known    map[Removal]*confirmations
 	keys     map[string]int64
 	prefixes map[string]int64
 	// caughtUp is the term below which this peer, which had missed removals, dropped
@@ -22,18 +22,18 @@ type removals struct {
 	caughtUp int64
 	// owed tells what others have missed, by url.
 	owed     map[string]int64
-	requests []*removing
+	requests []*removalRequest
 	checkAt  time.Duration
 }
 
-// spreading is how far a removal has come.
-type spreading struct {
+// confirmations are how far a removal has come.
+type confirmations struct {
 	confirmed map[string]bool
 	forgetAt  time.Duration // 0: not every member has confirmed it
 }
 
-// removing is a [RemoveKeys] that waits for the others' confirmations.
-type removing struct {
+// removalRequest is a [RemoveKeys] that waits for the others' confirmations.
+type removalRequest struct {
 	removal   Removal
 	token     Token
 	until     time.Duration
@@ -41,7 +41,7 @@ type removing struct {
 }
 
 func (r *removals) restore(all []Removal) {
-	r.known, r.keys, r.prefixes, r.owed = map[Removal]*spreading{}, map[string]int64{}, map[string]int64{}, map[string]int64{}
+	r.known, r.keys, r.prefixes, r.owed = map[Removal]*confirmations{}, map[string]int64{}, map[string]int64{}, map[string]int64{}
 	for _, one := range all {
 		switch one.Scope {
 		case Owed:
@@ -72,7 +72,7 @@ func (r *removals) add(one Removal) bool {
 		delete(r.known, Removal{one.Scope, one.Name, old})
 	}
 	set[one.Name] = one.Term
-	r.known[one] = &spreading{confirmed: map[string]bool{}}
+	r.known[one] = &confirmations{confirmed: map[string]bool{}}
 	return true
 }
 
@@ -152,7 +152,7 @@ func (m *Machine) startRemoval(in RemoveKeys) {
 		})
 	}
 	m.counters.Removals++
-	m.removals.requests = append(m.removals.requests, &removing{removal: r, token: in.Token, until: in.Until, confirmed: map[string]bool{}})
+	m.removals.requests = append(m.removals.requests, &removalRequest{removal: r, token: in.Token, until: in.Until, confirmed: map[string]bool{}})
 	m.applyRemoval(r)
 	m.send("", Remove{r})
 	m.endRequests()
@@ -267,7 +267,7 @@ func (m *Machine) recountRemovals() {
 	}
 }
 
-func (m *Machine) recount(s *spreading) {
+func (m *Machine) recount(s *confirmations) {
 	if s.forgetAt != 0 {
 		return // once all have confirmed, the time to forget stays
 	}
@@ -276,12 +276,12 @@ func (m *Machine) recount(s *spreading) {
 			return
 		}
 	}
-	s.forgetAt = m.now.Boot + underWay*m.Timings.AnnounceTimeout
+	s.forgetAt = m.now.Boot + forgetAfterTimeouts*m.Timings.AnnounceTimeout
 }
 
-// underWay is for how many announce timeouts an older copy may still arrive, after
+// forgetAfterTimeouts is for how many announce timeouts an older copy may still arrive, after
 // every member has given up what it had.
-const underWay = 5
+const forgetAfterTimeouts = 5
 
 // spreadRemovals repeats what has not been confirmed, and forgets what may be.
 func (m *Machine) spreadRemovals() {
@@ -341,7 +341,7 @@ func (m *Machine) forgetRemovals() {
 // endRequests answers those whose removal all members have, or who have waited long
 // enough.
 func (m *Machine) endRequests() {
-	m.removals.requests = slices.DeleteFunc(m.removals.requests, func(req *removing) bool {
+	m.removals.requests = slices.DeleteFunc(m.removals.requests, func(req *removalRequest) bool {
 		missing, waits := 0, false
 		for url := range m.peers {
 			if !req.confirmed[url] {
@@ -352,7 +352,7 @@ func (m *Machine) endRequests() {
 		if waits && req.until > m.now.Boot {
 			return false
 		}
-		m.emit(Gone{Token: req.token, Confirmed: len(m.peers) + 1 - missing, Of: len(m.peers) + 1})
+		m.emit(KeysRemoved{Token: req.token, Confirmed: len(m.peers) + 1 - missing, Of: len(m.peers) + 1})
 		return true
 	})
 }

@@ -98,7 +98,7 @@ func newScripted(t *testing.T, header string) *scripted {
 	s := &scripted{t: t, stored: map[string]Entry{}, table: newMemoryTable(), originals: map[string]bool{}, now: Now{Boot: time.Minute, Wall: epoch}}
 	s.where = header
 	s.setup = Setup{
-		Self: memberNamed("A").URL, Members: membersNamed("A,B,C"), Keeps: true, Incarnation: 1,
+		Self: memberNamed("A").URL, Members: membersNamed("A,B,C"), HasStorage: true, Incarnation: 1,
 		Timings: Timings{}, MaxWaiting: 100, Table: s.table, Rand: func() float64 { return 0.5 },
 	}
 	settled, ceiling := true, epoch+int64(time.Hour/time.Millisecond)
@@ -117,7 +117,7 @@ func newScripted(t *testing.T, header string) *scripted {
 		case "hellos":
 			s.hellos = true
 		case "forgets":
-			s.setup.Keeps = false
+			s.setup.HasStorage = false
 		case "passive":
 			s.setup.Passive = true
 		case "mixed":
@@ -152,7 +152,7 @@ func newScripted(t *testing.T, header string) *scripted {
 			}
 			s.step(Link{Peer: member.URL, State: Up})
 			if !s.originals[member.URL] {
-				s.step(Heard{member.URL, s.hello(2)})
+				s.step(Received{member.URL, s.hello(2)})
 			}
 		}
 		s.pass(s.setup.Timings.AnnounceTimeout)
@@ -167,13 +167,13 @@ func newScripted(t *testing.T, header string) *scripted {
 
 // hello is one that ends the abstention.
 func (s *scripted) hello(incarnation uint64) Hello {
-	return Hello{Incarnation: incarnation, Echo: s.setup.Incarnation, Config: 1, Members: s.m.digest, Wall: s.now.Wall, Keeps: true}
+	return Hello{Incarnation: incarnation, Echo: s.setup.Incarnation, Config: 1, Members: s.m.listDigest, Wall: s.now.Wall, HasStorage: true}
 }
 
 // line does what a line says.
 func (s *scripted) line(words []string) {
 	if from, ok := strings.CutSuffix(words[0], ":"); ok {
-		s.step(Heard{memberNamed(from).URL, s.message(memberNamed(from).URL, words[1:])})
+		s.step(Received{memberNamed(from).URL, s.message(memberNamed(from).URL, words[1:])})
 		return
 	}
 	options, words := options(words)
@@ -203,7 +203,7 @@ func (s *scripted) line(words []string) {
 	case "link":
 		s.step(Link{Peer: memberNamed(words[1]).URL, State: map[string]LinkState{"up": Up, "down": Down, "dead": Dead}[words[2]]})
 	case "unheard":
-		s.step(Unheard{memberNamed(words[1]).URL, strings.Join(words[2:], " ")})
+		s.step(Unusable{memberNamed(words[1]).URL, strings.Join(words[2:], " ")})
 	case "fetched":
 		f := Fetched{Key: words[1], Term: s.number(words[2]), TTL: s.duration(options["ttl"]), Wait: s.duration(options["wait"])}
 		if words[3] == "failed" {

@@ -93,7 +93,7 @@ func (s *scripted) readHello(options map[string]string, words []string) Hello {
 		case "busy":
 			h.Busy = true
 		case "forgets":
-			h.Keeps = false
+			h.HasStorage = false
 		case "empty":
 			h.Empty = true
 		case "lost":
@@ -135,9 +135,9 @@ func showEffect(e Effect, since func(time.Duration) string) string {
 	case Refuse:
 		reason := [...]string{"0", "source failed", "partitioned", "overloaded", "timed out", "broken"}[e.Reason]
 		return fmt.Sprintf("refuse %d, %s, wait %v: %s", e.Token, reason, e.Wait, shortUrls(e.Why))
-	case Gone:
+	case KeysRemoved:
 		return fmt.Sprintf("gone %d: %d of %d", e.Token, e.Confirmed, e.Of)
-	case Changed:
+	case MembersChanged:
 		return strings.TrimSpace(fmt.Sprintf("changed %d: %s", e.Token, shortUrls(e.Err)))
 	case Fetch:
 		stale := ""
@@ -165,7 +165,7 @@ func showEffect(e Effect, since func(time.Duration) string) string {
 			settled = ", not settled"
 		}
 		return "save members " + e.State.Members.names() + settled
-	case Moved:
+	case StateChanged:
 		if e.Key == "" {
 			return "moved: " + shortUrls(e.Why)
 		}
@@ -273,7 +273,7 @@ func showLook(l KeyStatus, since func(time.Duration) string) string {
 	}
 	if l.Peer != "" {
 		out += " of " + peerName(l.Peer)
-		if l.LeaderFetches {
+		if l.PeerFetches {
 			out += ", which fetches"
 		}
 	}

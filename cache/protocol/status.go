@@ -24,20 +24,20 @@ type Counters struct {
 
 // KeyStatus is what a machine does about a key.
 type KeyStatus struct {
-	State         State
-	Term          int64
-	Peer          string // who is followed
-	LeaderFetches bool   // it fetches
-	Waiting       int
-	Failure       string        // of the last fetch, while its back-off lasts
-	Retry         time.Duration // when that ends, on the boot clock
+	State       State
+	Term        int64
+	Peer        string // who is followed
+	PeerFetches bool   // it fetches
+	Waiting     int
+	Failure     string        // of the last fetch, while its back-off lasts
+	Retry       time.Duration // when that ends, on the boot clock
 }
 
 // PeerStatus is what a machine knows of another peer.
 type PeerStatus struct {
 	Member
 	State LinkState
-	Why   string // [Unheard]
+	Why   string // [Unusable]
 	Since time.Duration
 	Hello Hello // the last; Incarnation 0: none
 	Skew  time.Duration
@@ -74,7 +74,7 @@ func (m *Machine) KeyStatus(name string) KeyStatus {
 }
 
 func (m *Machine) keyStatus(k *key) KeyStatus {
-	l := KeyStatus{State: k.state, Term: k.term, Peer: k.leader, LeaderFetches: k.leaderFetches, Waiting: len(k.waiters)}
+	l := KeyStatus{State: k.state, Term: k.term, Peer: k.boundTo, PeerFetches: k.boundToFetch, Waiting: len(k.waiters)}
 	if k.failure.until > m.now.Boot {
 		l.Failure, l.Retry = k.failure.text, k.failure.until
 	}
@@ -97,9 +97,9 @@ func (m *Machine) Peers() []PeerStatus {
 	for _, member := range m.members {
 		if p := m.peers[member.URL]; p != nil {
 			l := PeerStatus{
-				Member: member, State: p.link, Why: p.why, Since: p.since, Hello: p.hello,
+				Member: member, State: p.link, Why: p.unusable, Since: p.since, Hello: p.hello,
 				Skew: time.Duration(p.skew) * time.Millisecond, Incompatible: p.incompatible,
-				Known: p.said != 0 && (p.said == m.digest || p.list != nil),
+				Known: p.listDigest != 0 && (p.listDigest == m.listDigest || p.list != nil),
 			}
 			if p.list != nil {
 				l.Difference = m.members.Difference(p.list)

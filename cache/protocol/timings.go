@@ -17,9 +17,9 @@ type Timings struct {
 	CandidateMin, CandidateMax time.Duration
 	// Repeat is how often a question is repeated to whoever has not answered; 100 ms.
 	Repeat time.Duration
-	// Candidate is how long a vote binds that was given to a peer of the original, which
+	// OriginalVote is how long a vote binds that was given to a peer of the original, which
 	// never releases its voters; 300 ms. Every other vote binds for AnnounceTimeout.
-	Candidate time.Duration
+	OriginalVote time.Duration
 	// AnnounceTimeout is the announce timeout: how long a follower waits for the next
 	// announcement, how long a vote binds, and how long a peer that started
 	// abstains; 2 s. It must be the same on every peer: each counts by its own value what
@@ -57,7 +57,7 @@ func (t Timings) WithDefaults() Timings {
 	set(&t.CandidateMin, 150*time.Millisecond)
 	set(&t.CandidateMax, 300*time.Millisecond)
 	set(&t.Repeat, 100*time.Millisecond)
-	set(&t.Candidate, 300*time.Millisecond)
+	set(&t.OriginalVote, 300*time.Millisecond)
 	set(&t.AnnounceTimeout, 2*time.Second)
 	set(&t.Announce, time.Second)
 	set(&t.KeepAlive, time.Second)
@@ -90,7 +90,7 @@ func (t Timings) Validate() error {
 		{t.CandidateMin < time.Millisecond, fmt.Sprintf("the candidate's shortest wait (%v) must be at least 1ms", t.CandidateMin)},
 		{t.CandidateMax < t.CandidateMin, fmt.Sprintf("the candidate's longest wait (%v) must not be below its shortest (%v)", t.CandidateMax, t.CandidateMin)},
 		{t.Repeat < time.Millisecond, fmt.Sprintf("questions must not be repeated more often than every 1ms (%v)", t.Repeat)},
-		{t.Candidate < t.CandidateMax, fmt.Sprintf("a voter must wait for its candidate (%v) as long as that may take (%v)", t.Candidate, t.CandidateMax)},
+		{t.OriginalVote < t.CandidateMax, fmt.Sprintf("a voter must wait for its candidate (%v) as long as that may take (%v)", t.OriginalVote, t.CandidateMax)},
 		{t.AnnounceTimeout < 2*t.Announce, fmt.Sprintf("the announce timeout (%v) must be at least twice the announce interval (%v): otherwise one late announcement ends a fetch", t.AnnounceTimeout, t.Announce)},
 		{t.AnnounceTimeout < 2*t.CandidateMax, fmt.Sprintf("the announce timeout (%v) must be at least twice the candidate's longest wait (%v): a vote must outlive the election", t.AnnounceTimeout, t.CandidateMax)},
 		{t.Announce < time.Millisecond, fmt.Sprintf("the announce interval (%v) must be at least 1ms", t.Announce)},

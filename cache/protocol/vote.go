@@ -35,7 +35,7 @@ func (m *Machine) handleQuestion(from string, q Question) {
 	// answer waits for it.
 	if !m.ensureCeiling(q.Term) {
 		if len(m.questionsAwaitingCeiling) < maxActive {
-			m.questionsAwaitingCeiling = append(m.questionsAwaitingCeiling, Heard{from, q})
+			m.questionsAwaitingCeiling = append(m.questionsAwaitingCeiling, Received{from, q})
 		}
 		return
 	}
@@ -55,8 +55,8 @@ func (m *Machine) decideVote(k *key, from string, q Question, e Entry) {
 		// Its vote is with itself. Every peer ranks two candidates alike, so exactly one of them yields. It does not yield
 		// to whom it cannot vote for, in a term that other, forgotten keys have used up: it would stand again at once, in a
 		// higher term, the other likewise, and both without a pause.
-		own := k.asked && k.term == q.Term
-		if k.asked && !outranks(k.name, q.Term, from, k.term, m.Self) || !own && !votable {
+		own := k.votesRequested && k.term == q.Term
+		if k.votesRequested && !outranks(k.name, q.Term, from, k.term, m.Self) || !own && !votable {
 			m.refuseVote(from, q, e)
 			return
 		}
@@ -69,11 +69,11 @@ func (m *Machine) decideVote(k *key, from string, q Question, e Entry) {
 			return
 		}
 	case Follower:
-		if k.leader == from && !k.leaderFetches && q.Term == k.term {
+		if k.boundTo == from && !k.boundToFetch && q.Term == k.term {
 			m.giveVote(k, from, q, e) // the answer was lost
 			return
 		}
-		if k.leader != from {
+		if k.boundTo != from {
 			// The promise binds. The best of the other candidates is answered when it ends (endFollowing).
 			if p := k.pending; p == nil || !outranks(k.name, p.q.Term, p.from, q.Term, from) {
 				k.pending = &question{from, q, m.now.Boot}
@@ -95,7 +95,7 @@ func (m *Machine) decideVote(k *key, from string, q Question, e Entry) {
 func (m *Machine) giveVote(k *key, from string, q Question, e Entry) {
 	k.term, k.reusableTerm = q.Term, 0
 	m.setState(k, Follower, from, "votes")
-	k.leaderFetches, k.votedAt, k.boundUntil = false, m.now.Boot, m.now.Boot+m.voteDuration(from)
+	k.boundToFetch, k.votedAt, k.boundUntil = false, m.now.Boot, m.now.Boot+m.voteDuration(from)
 	m.markUsed(k.name, q.Term) // before the answer: no second vote in this term, whatever follows
 	m.send(from, Answer{Key: k.name, Term: q.Term, Expire: e.Expire, Yes: true})
 }
@@ -104,7 +104,7 @@ func (m *Machine) giveVote(k *key, from string, q Question, e Entry) {
 // its voters, but it needs no longer than this.
 func (m *Machine) voteDuration(who string) time.Duration {
 	if m.isOriginal(who) {
-		return m.Timings.Candidate
+		return m.Timings.OriginalVote
 	}
 	return m.Timings.AnnounceTimeout
 }
@@ -123,11 +123,11 @@ func (m *Machine) handleRelease(from string, r Release) {
 	if p := k.pending; p != nil && p.from == from && p.q.Term <= r.Term {
 		k.pending = nil
 	}
-	if k.state != Follower || k.leader != from || k.term > r.Term {
+	if k.state != Follower || k.boundTo != from || k.term > r.Term {
 		return // a late release of an earlier term must not end a newer promise
 	}
 	// If the sender may have fetched in this term, a second vote in it could lead to a second fetch.
-	if !k.leaderFetches && k.term == r.Term && !r.Used {
+	if !k.boundToFetch && k.term == r.Term && !r.Used {
 		k.reusableTerm = r.Term
 	}
 	m.endFollowing(k, "released")

@@ -12,19 +12,19 @@ type waiter struct {
 	minExpire  int64 // only a copy that expires later will do
 	minTerm    int64 // only a copy of a higher term will do; −1: of any
 	peerExpire int64 // a peer's copy ends the election only when it expires later; a refresh accepts none
-	// asked is when a refresh was asked for; 0: it is none. A fetch that began before,
+	// refreshAt is when a refresh was asked for; 0: it is none. A fetch that began before,
 	// of which this peer has not heard, is told by its time, and to be sure of an end
 	// where clocks differ, only maxRejected times.
-	asked    int64
-	rejected int
-	until    time.Duration
+	refreshAt int64
+	rejected  int
+	until     time.Duration
 }
 
 const maxRejected = 2
 
-// rejects is whether a copy is of a fetch that began before the refresh was asked for.
-func (w *waiter) rejects(e Entry) bool {
-	if e.Made == 0 || e.Made >= w.asked || e.Term <= w.minTerm || w.rejected == maxRejected {
+// rejectTooOld reports whether a copy is of a fetch that began before the refresh was asked for, and counts it then.
+func (w *waiter) rejectTooOld(e Entry) bool {
+	if e.Made == 0 || e.Made >= w.refreshAt || e.Term <= w.minTerm || w.rejected == maxRejected {
 		return false
 	}
 	w.rejected++
@@ -32,8 +32,8 @@ func (w *waiter) rejects(e Entry) bool {
 	return true
 }
 
-// satisfied is whether a copy is what the waiter asked for.
-func (w *waiter) satisfied(e Entry) bool {
+// isSatisfiedBy is whether a copy is what the waiter asked for.
+func (w *waiter) isSatisfiedBy(e Entry) bool {
 	return e.Held() && e.Expire > w.minExpire && e.Term > w.minTerm
 }
 
@@ -53,9 +53,9 @@ func (k *key) minTerm() (term int64) {
 	return term
 }
 
-// get answers from what is here, or waits; in both cases it sees to a fetch where
+// handleGet answers from what is here, or waits; in both cases it sees to a fetch where
 // the copy is not fresh.
-func (m *Machine) get(in Get) {
+func (m *Machine) handleGet(in Get) {
 	e := m.Table.Get(in.Key)
 	if !m.hasRoom(in.Key) {
 		if e.Held() && e.Expire > min(in.After, m.now.Wall) && !in.Refresh {
@@ -71,9 +71,9 @@ func (m *Machine) get(in Get) {
 	w.peerExpire = w.minExpire
 	if in.Refresh {
 		// Only what is fetched from now on, whoever has what.
-		w.minTerm, w.peerExpire, w.asked = max(m.usedTerm(in.Key), m.now.Wall-1), MaxUint, m.now.Wall
+		w.minTerm, w.peerExpire, w.refreshAt = max(m.usedTerm(in.Key), m.now.Wall-1), MaxUint, m.now.Wall
 	}
-	if w.satisfied(e) {
+	if w.isSatisfiedBy(e) {
 		m.emit(Reply{in.Token, e})
 		if !e.Fresh(m.now.Wall) {
 			k.wanted = true
@@ -103,7 +103,7 @@ func (m *Machine) FirstWaiter(name string) Token {
 	return 0
 }
 
-func (m *Machine) cancel(token Token) {
+func (m *Machine) handleCancel(token Token) {
 	w := m.waiters[token]
 	if w == nil {
 		return
@@ -141,7 +141,7 @@ func (m *Machine) answerSome(k *key, done func(*waiter) bool) {
 // serve gives a copy to everyone for whom it is good enough.
 func (m *Machine) serve(k *key, e Entry) {
 	m.answerSome(k, func(w *waiter) bool {
-		if w.rejects(e) || !w.satisfied(e) {
+		if w.rejectTooOld(e) || !w.isSatisfiedBy(e) {
 			return false
 		}
 		m.emit(Reply{w.token, e})

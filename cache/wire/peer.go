@@ -154,7 +154,7 @@ func (b *builder) extension(m protocol.Message) {
 	switch m := m.(type) {
 	case protocol.Hello:
 		b.byte(typeHello).mark(m.Incarnation).mark(m.Echo).uint(m.Config).mark(m.Members).uint(m.Wall)
-		b.uint(bit(m.Busy, flagBusy) | bit(m.Keeps, flagKeeps) | bit(m.Empty, flagEmpty) | bit(m.Lost, flagLost))
+		b.uint(bit(m.Busy, flagBusy) | bit(m.HasStorage, flagKeeps) | bit(m.Empty, flagEmpty) | bit(m.Lost, flagLost))
 	case protocol.Ack:
 		b.byte(typeAck).text(m.Key).uint(m.Term).uint(m.Stamp)
 	case protocol.Release:

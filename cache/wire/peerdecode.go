@@ -183,7 +183,7 @@ func (r *reader) hello() protocol.Hello {
 	}
 	h.Echo, h.Config, h.Members, h.Wall = r.mark("echo"), r.uint("config"), r.mark("members"), r.uint("wall")
 	flags := r.uint("flags")
-	h.Busy, h.Keeps, h.Empty, h.Lost = flags&flagBusy != 0, flags&flagKeeps != 0, flags&flagEmpty != 0, flags&flagLost != 0
+	h.Busy, h.HasStorage, h.Empty, h.Lost = flags&flagBusy != 0, flags&flagKeeps != 0, flags&flagEmpty != 0, flags&flagLost != 0
 	return h
 }
 
