@@ -84,37 +84,3 @@ func (v View) wasAway(id string, own Record, fenceDelay time.Duration) bool {
 	}
 	return own.ID != ""
 }
-
-// opinionOf returns the latest opinion of a node whose own agent is silent, formed by an agent that lives since
-// the primary's session had lapsed.
-func (v View) opinionOf(id string, seen Observation) (latest Opinion, ok bool) {
-	for _, r := range v.Nodes {
-		if _, member := v.Row.Member(r.ID); !member || !r.Live() {
-			continue
-		}
-		for _, op := range r.Unattended {
-			op.Age += r.Age
-			// Whoever reaches it knows more than whoever does not.
-			better := op.Reachability != TimedOut && latest.Reachability == TimedOut || op.Age < latest.Age
-			if op.Of == id && op.Age <= min(seen.TakeableFor, r.Timeout) && (!ok || better) {
-				latest, ok = op, true
-			}
-		}
-	}
-	return latest, ok
-}
-
-// hasInputFrom reports whether the node has certainly heard from the one at the address since that one's session lapsed.
-func (o Opinion) hasInputFrom(address string, lapsedFor time.Duration) bool {
-	l := o.Link
-	return l != nil && l.Up && l.Address == address && l.Input >= 0 && l.Input+o.Age+inputPrecision <= lapsedFor
-}
-
-// addressOf is where a node answers, "" if that is not known.
-func (v View) addressOf(id string) string {
-	if r, ok := v.Node(id); ok {
-		return r.Address
-	}
-	m, _ := v.Row.Member(id)
-	return m.Address
-}

@@ -124,51 +124,6 @@ func unfitReason(v View, r Record, c choice, last int64) string {
 	return v.holderOfMore(r)
 }
 
-// position is where a node stands in the shard's history: without what it has beyond the end of its lineage.
-// It is known if its data is of a lineage of the shard.
-func (r Row) position(n Record) (at int64, known bool) {
-	end := func(l Lineage) int64 {
-		if l.End == 0 {
-			return n.Txn
-		}
-		return min(n.Txn, l.End)
-	}
-	for _, l := range r.Lineages {
-		if l.ID == n.Lineage.ID {
-			return end(l), true
-		}
-	}
-	// One that was promoted and never opened still has what it had then.
-	for _, l := range r.Lineages {
-		if n.Before.ID != "" && l.ID == n.Before.ID {
-			return min(n.Before.End, end(l)), true
-		}
-	}
-	return 0, false
-}
-
-// began is where the lineage that goes on began, in an engine whose numbers go on with it: its primary had everything up
-// to there when it was opened.
-func (r Row) began() (at int64) {
-	for _, l := range r.Lineages {
-		at = max(at, l.End)
-	}
-	return at
-}
-
-// shortOf is how much a node lacks of what the shard had acknowledged before its lineage began. It can lack that if it
-// still shows a lineage that has ended, or says which one it came from. One that took a full copy since says neither,
-// and its numbers may have nothing to do with earlier ones (SableDB).
-func (r Row) shortOf(n Record) int64 {
-	ended := func(id string) bool {
-		return id != "" && slices.ContainsFunc(r.Lineages, func(l Lineage) bool { return l.ID == id && l.End != 0 })
-	}
-	if at, known := r.position(n); known && (ended(n.Lineage.ID) || ended(n.Before.ID)) {
-		return max(0, r.began()-at)
-	}
-	return 0
-}
-
 // holderOfMore is why a node must not be promoted which lacks what the shard had acknowledged before its lineage began,
 // as long as a member has more of that, or may come back with it; "" if none does. What a node lacks of the lineage that
 // goes on is what replication may lose.
@@ -193,34 +148,6 @@ func (v View) holderOfMore(n Record) string {
 		return fmt.Sprintf("it lacks %d of what was acknowledged before the last change of primary; node %.8s at %s had more, and may come back with that", short, m.ID, m.Address)
 	}
 	return ""
-}
-
-// knowsLineage reports whether the node's data is of a lineage of the shard, and whether it has
-// more than belongs to it.
-func (r Row) knowsLineage(n Record) (known, diverged bool) {
-	at, known := r.position(n)
-	return known, known && n.Txn > at
-}
-
-// isForeignData reports whether the node's data is not what the shard continues with.
-func (r Row) isForeignData(n Record) bool {
-	known, diverged := r.knowsLineage(n)
-	return !known || diverged
-}
-
-func lastTxn(v View, id string) int64 {
-	r, _ := v.Node(id)
-	return r.Txn
-}
-
-// ResultOf returns the node's result of an order under an epoch.
-func (r Record) ResultOf(epoch int64, o Order) (Result, bool) {
-	for _, done := range slices.Backward(r.Results) {
-		if done.Epoch == epoch && done.Order == o {
-			return done, true
-		}
-	}
-	return Result{}, false
 }
 
 // explainNoCandidate lists why nobody is suitable, and how to promote one anyway.

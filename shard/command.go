@@ -2,6 +2,7 @@ package shard
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -40,8 +41,10 @@ type Command struct {
 
 // Limits of commands.
 const (
-	MaxWithin = time.Hour
-	MaxQueue  = 64 // commands of a node; of more, the oldest are dropped
+	MinWithin = time.Second     // the shortest that a command may wait in its queue
+	MaxWithin = time.Hour       // … and the longest
+	MaxWait   = 5 * time.Second // the longest that Commands.Next waits
+	MaxQueue  = 64              // commands of a node; of more, the oldest are dropped
 )
 
 // CommandID is the same for the same order of the same plan, so that one that is sent again is
@@ -76,4 +79,14 @@ func (c Command) Check(shard, node string, known int64) (why string, ok bool) {
 		return "it has no epoch", false
 	}
 	return "", true
+}
+
+// ResultOf returns the node's result of an order under an epoch.
+func (r Record) ResultOf(epoch int64, o Order) (Result, bool) {
+	for _, done := range slices.Backward(r.Results) {
+		if done.Epoch == epoch && done.Order == o {
+			return done, true
+		}
+	}
+	return Result{}, false
 }

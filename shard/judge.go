@@ -56,14 +56,6 @@ type Finding struct {
 	RecheckAfter time.Duration `json:"-"`
 }
 
-const (
-	// inputPrecision is the precision in which replicas know when they last heard of their
-	// primary: they may have heard that much earlier than they say, never later.
-	inputPrecision = time.Second
-	// opinionPoll is when opinions that were asked for are looked for again.
-	opinionPoll = 20 * time.Millisecond
-)
-
 // Judge reports whether the primary of the view can be replaced: the rule of two
 // signals. fenceDelay is the engine's.
 func Judge(v View, seen Observation, fenceDelay time.Duration) Finding {
@@ -103,38 +95,6 @@ func Judge(v View, seen Observation, fenceDelay time.Duration) Finding {
 		return Finding{Health: Replaceable, Proved: true, Why: "its agent closed its fence, and is gone"}
 	}
 	return secondOpinion(v, seen, own, fenceDelay)
-}
-
-// closedFor is for how long a node was found closed, at every probe, by the agent of a member. The node's own
-// agent may have died before it could say so; one that lives may open it again only under the lease.
-func (v View) closedFor(seen Observation, id string) (longest time.Duration) {
-	for _, r := range v.Nodes {
-		if _, member := v.Row.Member(r.ID); !member || r.ID == id || !r.Live() {
-			continue
-		}
-		if op, fresh := r.freshOpinion(id, seen.TakeableFor); fresh {
-			longest = max(longest, op.Closed)
-		}
-	}
-	return longest
-}
-
-// freshOpinion returns the opinion of a node that was formed within takeableFor: since its session had lapsed, say.
-func (r Record) freshOpinion(id string, takeableFor time.Duration) (o Opinion, fresh bool) {
-	if r.Opinion == nil || r.Opinion.Of != id || r.Opinion.Age+r.Age > min(takeableFor, r.Timeout) {
-		return Opinion{}, false
-	}
-	return *r.Opinion, true
-}
-
-// holder returns the node whose agent has the shard's lease, as far as that is known.
-func (v View) holder() (Record, bool) {
-	for _, r := range v.Nodes {
-		if v.Lease.Session != "" && r.Instance != "" && r.Instance == v.Lease.Holder.ID {
-			return r, true
-		}
-	}
-	return Record{}, false
 }
 
 // secondOpinion is about a primary whose session has lapsed.
@@ -182,71 +142,4 @@ func judgeSilence(v View, seen Observation, own Record, fenceDelay time.Duration
 		return Finding{Health: Stuck, Why: fmt.Sprintf("%s; %s may still acknowledge its writes, which keeps its armed fence open", why, strings.Join(left, ", "))}
 	}
 	return Finding{Health: Replaceable, RestsOnFence: true, Why: why}
-}
-
-// opinions are what the live agents of the other members think of a node, formed
-// after its session had lapsed.
-type opinions struct {
-	veto              string
-	refused, timedOut int
-	silentFor         time.Duration // how long nobody had an answer
-	missing           []string
-}
-
-func gatherOpinions(v View, seen Observation, id string) opinions {
-	o := opinions{silentFor: -1}
-	for _, r := range v.Nodes {
-		if _, member := v.Row.Member(r.ID); r.ID == id || !member {
-			continue
-		}
-		if !r.Live() {
-			// After an outage of the store all records are old: they get the time to be renewed. One that was silent
-			// already while the primary was well has had that time.
-			silentFor := min(r.Age, r.Timeout+seen.StoreSeenFor)
-			if seen.TakeableFor < r.Timeout && silentFor < 2*r.Timeout {
-				o.missing = append(o.missing, r.Label())
-			}
-			// Its agent cannot say that it has heard from the primary, but the node itself has.
-			if op, ok := v.opinionOf(r.ID, seen); ok && op.hasInputFrom(v.addressOf(id), seen.TakeableFor) {
-				o.veto = fmt.Sprintf("replica %s has heard from it since", r.Label())
-				return o
-			}
-			continue
-		}
-		since, certain := r.hasInputFrom(id, seen.TakeableFor)
-		op, fresh := r.freshOpinion(id, seen.TakeableFor)
-		switch {
-		// A byte from it that came after the lapse, whatever the precision of the clock.
-		case since && certain:
-			o.veto = fmt.Sprintf("replica %s has heard from it since", r.Label())
-			return o
-		// It lives; only its agent does not.
-		case fresh && op.Reachability == Reachable:
-			o.veto = fmt.Sprintf("it answers the agent of %s", r.Label())
-			return o
-		// It may have heard from it, or was not asked since the lapse: ask again.
-		case since || !fresh:
-			o.missing = append(o.missing, r.Label())
-			continue
-		case op.Reachability == Refused:
-			o.refused++
-		default:
-			o.timedOut++
-		}
-		if silentFor := op.Silence + r.Age; o.silentFor < 0 || silentFor < o.silentFor {
-			o.silentFor = silentFor
-		}
-	}
-	return o
-}
-
-// hasInputFrom reports whether a replica may have heard from the node lately and since its session had
-// lapsed, and whether it certainly has. A link that has fallen silent says nothing.
-func (r Record) hasInputFrom(id string, lapsedFor time.Duration) (since, certain bool) {
-	l := r.Link
-	if r.Condition != Up || r.Role != Replica || r.PrimaryID != id || l == nil || !l.Up || l.Input < 0 {
-		return false, false
-	}
-	ago := l.Input + r.Age
-	return ago <= min(lapsedFor, r.Timeout), ago+inputPrecision <= lapsedFor && ago <= r.Timeout
 }

@@ -167,16 +167,6 @@ func (t planner) finishPlan(failed, note string) Action {
 	}, t.event(p), drop...)
 }
 
-func (r Row) recentFailovers(now time.Time, window time.Duration) []time.Time {
-	var out []time.Time
-	for _, at := range r.Failovers {
-		if d := now.Sub(at); d < window && d > -window {
-			out = append(out, at)
-		}
-	}
-	return out
-}
-
 // event is a plan that has ended, for the history.
 func (t planner) event(p Plan) *history.Event {
 	label := func(id string) string {

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -62,4 +63,11 @@ func (p Promise) Check(row Row, me string, known int64) (why string, ok bool) {
 		return "an operator asks to replace it", false
 	}
 	return "", true
+}
+
+// Promisers reaches the agents of other nodes without the store.
+type Promisers interface {
+	// RequestPromise asks the agent at an address for a promise, under the authentication mac, and
+	// returns that of its answer. Any error means that nothing was promised.
+	RequestPromise(ctx context.Context, agentAddress string, p Promise, mac string) (answer string, err error)
 }

@@ -39,32 +39,6 @@ const (
 	Closed Fence = "closed" // it refuses writes
 )
 
-// Reachability is the result of probing a node from another host.
-type Reachability string
-
-// Results of a probe. Their values are older than their names: agents of two versions exchange them.
-const (
-	Reachable Reachability = "answers"
-	Refused   Reachability = "refuses" // nothing listens at its address
-	TimedOut  Reachability = "mute"    // no answer in time
-)
-
-// Opinion is what an agent thinks of another node.
-type Opinion struct {
-	Of           string        `json:"of"` // node id
-	Reachability Reachability  `json:"verdict"`
-	Age          time.Duration `json:"age_ns"` // at the time of the report
-	// Silence is how long no probe was answered, at the time of the report: since the first
-	// of those without an answer was started. 0 when the last was answered. A refused
-	// connection is no answer.
-	Silence time.Duration `json:"silence_ns,omitempty"`
-	// Closed is for how long every probe has found its fence closed. That is looked at while its own
-	// agent is silent; 0 otherwise, and when the last found it open.
-	Closed time.Duration `json:"closed_ns,omitempty"`
-	// Link is whom the node said it follows, of one whose own agent is silent; nil if it did not say, or is a primary.
-	Link *Upstream `json:"link,omitempty"`
-}
-
 // Upstream is a replica's link to its primary.
 type Upstream struct {
 	Address string `json:"address,omitempty"`
@@ -92,15 +66,6 @@ type Follower struct {
 	Online  bool   `json:"online"` // its first full copy is done
 	// Lag is how long ago it last acknowledged anything.
 	Lag time.Duration `json:"lag_ns"`
-}
-
-// Lineage is one history of a data set: a primary starts a new one when it is promoted, and its
-// replicas share it. Transaction ids continue from one to the next.
-type Lineage struct {
-	ID string `json:"id"`
-	// End is the last transaction id that belongs to it, 0 as long as it continues. What a
-	// node has beyond it was never part of the shard.
-	End int64 `json:"end,omitempty"`
 }
 
 // Record is a node as its agent reports it: every interval, or less often while it says nothing new. A store keeps the
@@ -237,11 +202,6 @@ func (l *Upstream) gist() *Upstream {
 	link := *l
 	link.Input = 0
 	return &link
-}
-
-func (o Opinion) gist() Opinion {
-	o.Age, o.Silence, o.Closed, o.Link = 0, 0, 0, o.Link.gist()
-	return o
 }
 
 // Validate returns an error that wraps lease.ErrInvalid unless a store may keep the record.

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/history"
-	"github.com/understudy-ha/understudy/lease"
 )
 
 var (
@@ -24,32 +23,6 @@ var (
 	// ErrNoPrimary: the shard has no primary now.
 	ErrNoPrimary = errors.New("shard: no primary")
 )
-
-// View is a shard as the store shows it, all at one moment.
-type View struct {
-	Row Row
-	// Nodes that report or did, by id.
-	Nodes []Record
-	// Lock is the value of the failover lock on Row.Primary, "" when it is free.
-	Lock string
-	// Lease is that of the shard's primary.
-	Lease lease.Lease
-	// Now is the store's clock: epochs start from it, and by it are judged the ages of what rows have the time of
-	// (failovers, failed plans, requests, how long a member has not reported). A primary's silence is not judged by it.
-	Now time.Time
-	// Stale is why the view may not be believed any more, "" while it may.
-	Stale string `json:"-"`
-}
-
-// Node returns the record of a node.
-func (v View) Node(id string) (Record, bool) {
-	for _, r := range v.Nodes {
-		if r.ID == id {
-			return r, true
-		}
-	}
-	return Record{}, false
-}
 
 // RowUpdate changes a shard's row.
 type RowUpdate struct {

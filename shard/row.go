@@ -182,3 +182,13 @@ func (r Row) HasPrecedence(me, other string) bool {
 	}
 	return mine && !others || mine == others && me < other
 }
+
+func (r Row) recentFailovers(now time.Time, window time.Duration) []time.Time {
+	var out []time.Time
+	for _, at := range r.Failovers {
+		if d := now.Sub(at); d < window && d > -window {
+			out = append(out, at)
+		}
+	}
+	return out
+}

@@ -2,16 +2,9 @@ package shard
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/understudy-ha/understudy/lease"
 )
-
-// MinWithin is the least that a command may wait in its queue.
-const MinWithin = time.Second
-
-// MaxWait is how long [Commands.Next] waits at most.
-const MaxWait = 5 * time.Second
 
 // Validate returns an error that wraps lease.ErrInvalid unless a store may take the
 // decision.

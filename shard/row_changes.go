@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"fmt"
 	"slices"
 	"time"
 )
@@ -95,36 +96,29 @@ func (v View) AdmitMembers(forgetAfter time.Duration) (Row, bool) {
 	return row, changed
 }
 
-// isReportedTwice reports whether another agent reports the same node.
-func (v View) isReportedTwice(n Record) bool {
-	return n.Run != "" && slices.ContainsFunc(v.Nodes, func(r Record) bool { return r.ID != n.ID && r.Run == n.Run && r.Live() })
-}
-
-// isSyncedReplicaOf reports whether a replica has the whole of its primary's data.
-func (r Record) isSyncedReplicaOf(primary Record) bool {
-	return r.Live() && r.Role == Replica && r.Synced && r.PrimaryID == primary.ID && primary.ID != "" &&
-		r.Lineage.ID == primary.Lineage.ID && r.Link != nil && r.Link.Up
-}
-
-// Peers are the nodes that report, for an engine that must know where they are.
-func (v View) Peers() []Peer {
-	peers := make([]Peer, len(v.Nodes))
-	for i, r := range v.Nodes {
-		peers[i] = Peer{NodeID: r.EngineID, Address: r.Address, Replication: r.Replication}
+// WithNewPrimary returns the row in which the node that a plan names is the primary, and the plan is in
+// phase [Following]. That node's agent writes it with [Registry.UpdateRow] as the last step of the promotion, not
+// the orchestrator. s is the node's state after its promotion, and took is the promotion's duration. The
+// error wraps ErrChanged if the row no longer has that plan.
+func (r Row) WithNewPrimary(node string, epoch int64, s State, took time.Duration) (Row, error) {
+	p := r.Plan
+	if p == nil || p.Epoch != epoch || p.To != node || p.Phase != Promoting {
+		return Row{}, fmt.Errorf("%w: the plan of epoch %d does not name node %.8s any more", ErrChanged, epoch, node)
 	}
-	return peers
-}
-
-// FirstToCopy returns the live replica of the same primary that copies everything before a stalled one does: so that
-// they do so one at a time.
-func (v View) FirstToCopy(me Record) (first Record, found bool) {
-	for _, r := range v.Nodes {
-		if r.ID == me.ID || !r.Live() || r.Condition != Up || r.PrimaryID != me.PrimaryID || r.Link == nil {
-			continue
-		}
-		if r.Link.Syncing || r.Link.Stalled && r.ID < me.ID {
-			return r, true
-		}
+	r = r.Copy()
+	r.Primary, r.PrimaryEpoch = node, epoch
+	r.Plan.Steps = append(r.Plan.Steps, Step{Phase: Promoting, Took: took})
+	r.Plan.Phase = Following
+	if p.NewHistory {
+		r.Lineages = nil
 	}
-	return Record{}, false
+	r.Lineages = extend(r.Lineages, s.Lineage.ID, s.PromotedAt())
+	if _, member := r.Member(node); !member {
+		r.Members = append(r.Members, Member{ID: node, Since: p.Began})
+	}
+	if p.Kind == Failover && p.Request == "" {
+		r.Failovers = append(r.Failovers, p.Began)
+		r.Failovers = r.Failovers[max(0, len(r.Failovers)-MaxFailovers):]
+	}
+	return r, nil
 }
