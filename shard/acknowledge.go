@@ -47,7 +47,7 @@ func (v View) notDetached(seen Observation, p Plan, fenceDelay time.Duration) (l
 		case !live && asked && (op.Reachability == Refused || op.Reachability == Reachable && (op.Link == nil || op.Link.Detached())):
 		case !live && v.wasAway(id, own, fenceDelay):
 		default:
-			r.ID, r.Address = id, v.addressOf(id)
+			r.ID, r.Address = id, v.AddressOf(id)
 			left = append(left, r)
 		}
 	}

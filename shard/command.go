@@ -16,7 +16,7 @@ const (
 	OrderPause   Order = "pause"   // let writes wait, close the fence, report the txn id; it ends by itself
 	OrderCatchUp Order = "catch"   // wait until the copy has reached Txn
 	OrderYield   Order = "yield"   // give the shard's lease up for Node To
-	OrderPromote Order = "promote" // become the primary: see package agent, "The way of a failover"
+	OrderPromote Order = "promote" // become the primary: see package agent, "How a failover goes"
 	OrderFollow  Order = "follow"  // copy from the node To at Address
 )
 

@@ -36,7 +36,8 @@ type Self struct {
 	ID    string
 	State State
 	Saved SavedState
-	// Holding: the agent holds the shard's lease and trusts it.
+	// Holding: the node may be open. The agent holds the shard's lease and trusts it, or the store is down and all other
+	// members have promised not to replace the node ([Promise]).
 	Holding bool
 	// Address of the node, as others know it.
 	Address string
@@ -334,13 +335,9 @@ const maxReportWait = time.Minute
 // decideAsReplica is about every other node.
 func decideAsReplica(v View, me Self) Decision {
 	row, s := v.Row, me.State
-	p, known := v.Node(row.Primary)
 	_, member := row.Member(me.ID)
 	ours, diverged := row.knowsLineage(Record{Lineage: s.Lineage, Before: s.Before, Txn: s.Txn})
-	address := p.Address
-	if m, ok := row.Member(row.Primary); !known && ok {
-		address = m.Address
-	}
+	address := v.AddressOf(row.Primary)
 	switch {
 	// It would have to follow itself.
 	case address != "" && address == me.Address:

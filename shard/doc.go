@@ -11,6 +11,20 @@
 // a primary can be replaced, [NextAction] what an orchestrator does next, and [Decide] what an agent
 // does with its own node. [Admin] serves operators.
 //
+// # Files
+//
+//	judge.go, opinions.go, acknowledge.go             whether the primary can be replaced; what other agents know of
+//	                                                  it; who may still acknowledge its writes
+//	planner.go, plan_start.go, plan_phases.go         what the orchestrator does next: start a plan, or continue it
+//	choose.go                                         which replica is promoted
+//	decide.go, saved_state.go, appendlog.go           what an agent does with its own node
+//	row.go, row_changes.go, lineage.go                what is decided about a shard, and what agents change of it
+//	record.go, view.go, command.go, promise.go        what agents report, read, order and promise
+//	registry.go, engine.go, process.go, hooks.go      ports: store, node, process, a user's programs
+//	admin.go, endpoint.go, status.go                  for operators, clients and pages
+//
+// The documentation of package agent follows a failover through both packages, and says where a new condition for one goes.
+//
 // # Who is the primary
 //
 // The shard's [Row] names it, and an epoch, which only grows. The row changes by
@@ -38,8 +52,9 @@
 // # Fences
 //
 // A fence is a condition in the node itself. It is armed beforehand (Redis: min-replicas-to-write): an armed
-// primary whose replicas do not acknowledge refuses writes, so that one that is cut off closes by itself. It is closed by the agent, at the end of its trust in the session; a node that hangs,
-// so that it cannot be closed, is killed by then. An armed fence that would close because too
+// primary whose replicas do not acknowledge refuses writes, so that one that is cut off closes by itself. It is closed by
+// the agent, at the end of its trust in the session; a node that hangs, so that it cannot be closed, is killed by then. An
+// armed fence that would close because too
 // few replicas are left is disarmed only after the record says so, and a primary that is
 // silent behind a disarmed fence is not replaced without an operator. An agent that is without the store for T, and
 // is asked for no promise, detaches its replica: its acknowledgements may be all that keeps open the fence of a primary
@@ -48,7 +63,7 @@
 // # What it promises
 //
 // No node accepts a write under an epoch after the first one accepted under a later
-// epoch, but for what is listed below. A healthy primary is not deposed because its
+// epoch, except for what is listed below. A healthy primary is not deposed because its
 // agent died, its store is down, or clocks were stepped. What a replica had that was chosen
 // is not lost, and among those that can be reached the one with the most is chosen. One that
 // answers late, before the chosen one was written into the row, and has more, makes it give

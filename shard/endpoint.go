@@ -11,7 +11,7 @@ type Endpoint struct {
 }
 
 // PrimaryEndpoint is where clients find the primary: the node that was last opened for
-// writes, unless it is known to be over, a plan has started to replace it, or the view is stale. ErrNoPrimary
+// writes, unless it is known to be dead or closed, a plan has started to replace it, or the view is stale. ErrNoPrimary
 // wraps why there is none.
 func (v View) PrimaryEndpoint() (Endpoint, error) {
 	row := v.Row

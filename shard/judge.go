@@ -30,7 +30,7 @@ type Observation struct {
 // Health of a shard's primary.
 type Health string
 
-// Healths.
+// Healths. The value of Replaceable is older than its name: programs read it in the API.
 const (
 	Fine Health = "fine" // its agent holds the lease
 	// Unattended: its session has lapsed, but the node lives. Nothing is replaced; its

@@ -67,7 +67,7 @@ func gatherOpinions(v View, seen Observation, id string) opinions {
 				o.missing = append(o.missing, r.Label())
 			}
 			// Its agent cannot say that it has heard from the primary, but the node itself has.
-			if op, ok := v.opinionOf(r.ID, seen); ok && op.hasInputFrom(v.addressOf(id), seen.TakeableFor) {
+			if op, ok := v.opinionOf(r.ID, seen); ok && op.hasInputFrom(v.AddressOf(id), seen.TakeableFor) {
 				o.veto = fmt.Sprintf("replica %s has heard from it since", r.Label())
 				return o
 			}

@@ -25,7 +25,7 @@ func (t planner) continuePlan(p Plan) Action {
 	case Following:
 		a = t.following(p)
 	default:
-		a = t.finishPlan(fmt.Sprintf("the phase %q is not known to this version", p.Phase), "")
+		a = t.failPlan(fmt.Sprintf("the phase %q is not known to this version", p.Phase))
 	}
 	a.Lock = true
 	if a.Update == nil {
@@ -180,7 +180,7 @@ func (t planner) oldPrimaryReturned(p Plan) bool {
 func (t planner) detaching(p Plan) Action {
 	// Before the first promotion: the least that can be done is nothing.
 	if t.oldPrimaryReturned(p) {
-		return t.finishPlan("the old primary is back", "")
+		return t.failPlan("the old primary is back")
 	}
 	waits := slices.ContainsFunc(t.mustDetach(p.From), func(r Record) bool {
 		_, ok := r.ResultOf(p.Epoch, OrderDetach)
@@ -196,7 +196,7 @@ func (t planner) detaching(p Plan) Action {
 	}
 	best, unfit := choosePrimary(t.view, choice{from: p.From, wanted: p.Wanted, force: p.Force, tried: p.Tried, maxLag: t.policy.MaxLag, frozen: p.Epoch})
 	if best == "" {
-		return t.finishPlan(explainNoCandidate(t.view.Row.Name, unfit), "")
+		return t.failPlan(explainNoCandidate(t.view.Row.Name, unfit))
 	}
 	r, _ := t.view.Node(best)
 	done, _ := r.ResultOf(p.Epoch, OrderDetach)
@@ -219,13 +219,13 @@ func (t planner) awaitDetached(p Plan) (a Action, wait bool) {
 	case !t.isOverdue():
 		return Action{Wait: t.policy.Patience - t.seen.PhaseFor}, true
 	case t.finding.Health == Stuck:
-		return t.finishPlan(t.finding.Why, ""), true
+		return t.failPlan(t.finding.Why), true
 	}
 	labels := make([]string, len(left))
 	for i, r := range left {
 		labels[i] = fmt.Sprintf("%.8s at %s", r.ID, r.Address)
 	}
-	return t.finishPlan("the old primary is silent, and its armed fence may be kept open by "+strings.Join(labels, ", "), ""), true
+	return t.failPlan("the old primary is silent, and its armed fence may be kept open by " + strings.Join(labels, ", ")), true
 }
 
 // detachAt are the addresses of nodes that the orchestrator detaches from its own host, as they answer and their
@@ -252,7 +252,7 @@ func (t planner) promoting(p Plan) Action {
 	switch {
 	// It holds the lease again, so that the chosen one cannot get it.
 	case t.oldPrimaryReturned(p):
-		return t.finishPlan("the old primary is back", "")
+		return t.failPlan("the old primary is back")
 	// It says so itself, and stays closed.
 	case ok && done.Error != "":
 		why = fmt.Sprintf("%s could not be promoted: %s", to.Label(), done.Error)
@@ -273,15 +273,15 @@ func (t planner) following(p Plan) Action {
 	switch left := t.notFollowing(p); {
 	// The new primary died: a new plan must not wait for copies from it.
 	case t.finding.Health == Replaceable && t.view.Row.Primary == p.To:
-		return t.finishPlan("", "the new primary is lost already: "+t.finding.Why)
+		return t.completePlan("the new primary is lost already: " + t.finding.Why)
 	case p.Kind == Return && !p.Force:
 		// Its own replicas never left it, but for the one that was to be the next.
-		return t.finishPlan("it went back to the old primary: "+p.Reason, "")
+		return t.failPlan("it went back to the old primary: " + p.Reason)
 	case len(left) == 0:
-		return t.finishPlan("", "")
+		return t.completePlan("")
 	// Copies may take hours. Agents continue by themselves without a plan.
 	case t.seen.PhaseFor >= t.policy.FollowWait:
-		return t.finishPlan("", fmt.Sprintf("%d still copying", len(left)))
+		return t.completePlan(fmt.Sprintf("%d still copying", len(left)))
 	}
 	return Action{Wait: min(t.policy.Patience, t.policy.FollowWait-t.seen.PhaseFor)}
 }

@@ -167,7 +167,7 @@ func (t planner) replacePlan(why, tried string) Action {
 		next.Kind, next.Phase, next.To = Repair, Following, t.view.Row.Primary
 	// No node could be promoted.
 	case len(next.Tried) > maxAttempts:
-		return t.finishPlan(why, "")
+		return t.failPlan(why)
 	// Its old primary is paused, not lost.
 	case old.Kind == Switchover || old.Kind == Return:
 		return t.returnToOldPrimary(old, next, why)
@@ -192,7 +192,7 @@ func (t planner) returnToOldPrimary(old, next Plan, why string) Action {
 	switch {
 	// It was tried already, or was restarted since, and may have lost data.
 	case well && (slices.Contains(next.Tried, old.From) || old.Run != "" && from.Run != old.Run):
-		return t.finishPlan(why, "") // its own agent knows best what to do then
+		return t.failPlan(why) // its own agent knows best what to do then
 	// It was only paused: nothing is lost by going back.
 	case well:
 		next.Kind, next.Phase, next.To, next.Wanted = Return, Promoting, old.From, ""
@@ -203,7 +203,7 @@ func (t planner) returnToOldPrimary(old, next Plan, why string) Action {
 	case wait && t.finding.Health != Stuck:
 		return Action{Lock: true, Wait: t.policy.Patience / 4, Blocked: why}
 	default:
-		return t.finishPlan(why, "")
+		return t.failPlan(why)
 	}
 	return t.startPlan(next)
 }

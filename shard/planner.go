@@ -44,7 +44,7 @@ func (p Policy) WithDefaults() Policy {
 type Action struct {
 	// Lock: there is something to do, for whoever holds the failover lock.
 	Lock bool
-	// Update, if not nil, is the next decision.
+	// Update, if not nil, is the next change of the row.
 	Update *RowUpdate
 	// Send are the commands of the present phase that have no answer yet. Those sent a
 	// moment ago need not be sent again.
@@ -143,9 +143,15 @@ func (t planner) advancePhase(to Phase, note string, edit func(*Plan)) Action {
 	}, nil)
 }
 
-// finishPlan ends the plan; failed is why it reached nothing. The record of an old primary
-// that is gone is retired with it; it is written again when it returns.
-func (t planner) finishPlan(failed, note string) Action {
+// completePlan ends a plan that reached what it was for.
+func (t planner) completePlan(note string) Action { return t.endPlan("", note) }
+
+// failPlan ends a plan that did not.
+func (t planner) failPlan(why string) Action { return t.endPlan(why, "") }
+
+// endPlan ends the plan; failed is why it reached nothing. The record of an old primary that is gone is retired with it; it
+// is written again when that returns.
+func (t planner) endPlan(failed, note string) Action {
 	p := *t.view.Row.Plan
 	p.Steps = append(p.Steps[:len(p.Steps):len(p.Steps)], Step{Phase: p.Phase, Took: t.seen.PhaseFor, Note: note})
 	p.Ended, p.Failed = t.view.Now, failed

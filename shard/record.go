@@ -20,13 +20,13 @@ const (
 // Condition of a node as its own agent sees it, on the same host.
 type Condition string
 
-// Conditions.
+// Conditions. The value of Quarantined is older than its name: agents of two versions exchange it.
 const (
 	Up          Condition = "up"      // it answers
 	Loading     Condition = "loading" // it answers, but serves nothing yet
 	Silent      Condition = "silent"  // it does not answer in time, or the agent has not asked yet
 	Down        Condition = "down"    // proved: its process ended, or its own host refuses the connection
-	Quarantined Condition = "refused" // it answers, and the agent will have nothing to do with it: see Record.Trouble
+	Quarantined Condition = "refused" // it answers, and its agent keeps it closed: see Record.Trouble
 )
 
 // Fence is what keeps a node from accepting writes.

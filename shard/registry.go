@@ -72,7 +72,7 @@ type Registry interface {
 	ReadView(ctx context.Context, shard string) (View, error)
 
 	// UpdateRow changes the row if its Rev is still the one given, and then does the rest
-	// of the decision; the new Rev is greater. Those who watch are woken. [ErrChanged]
+	// of the update; the new Rev is greater. Those who watch are woken. [ErrChanged]
 	// otherwise, and nothing is done.
 	UpdateRow(ctx context.Context, u RowUpdate) (rev int64, err error)
 

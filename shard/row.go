@@ -9,7 +9,7 @@ import (
 // Stores keep it as JSON; what they look into is Name, Rev, Primary and Members.
 type Row struct {
 	Name string `json:"name"`
-	// Rev grows with each decision; 0 is a shard that was never decided about.
+	// Rev grows with each update; 0 is a shard that does not exist yet.
 	Rev int64 `json:"rev"`
 	// Epoch of the latest plan. Every plan has one of its own, and they only grow.
 	Epoch int64 `json:"epoch"`
@@ -160,7 +160,7 @@ func (r Row) IsForced() bool {
 	return r.Request != nil && r.Request.Force || r.Plan != nil && r.Plan.Force && r.Plan.Phase != Following
 }
 
-// Copy returns a row that shares nothing with r which a decision may change.
+// Copy returns a row that shares nothing with r that an update may change.
 func (r Row) Copy() Row {
 	r.Lineages, r.Members = slices.Clone(r.Lineages), slices.Clone(r.Members)
 	r.Failovers = slices.Clone(r.Failovers)

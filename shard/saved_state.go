@@ -52,7 +52,7 @@ func (saved SavedState) IsUninterrupted(s State) bool {
 	return s.Role == Primary && s.Run != "" && s.Run == saved.Run && s.Before.ID == "" && s.Txn >= saved.Txn && !s.Loading
 }
 
-// Updated returns the memory after the node showed this state. What it had is remembered as long
+// Updated returns what to save after the node showed this state. What it had stays saved as long
 // as it has not proved that it has it still: as the primary, under its lease, or in touch with one.
 func (saved SavedState) Updated(s State, holding bool) SavedState {
 	if s.Role == Replica && s.Link != nil && s.Link.Syncing {

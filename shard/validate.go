@@ -7,7 +7,7 @@ import (
 )
 
 // Validate returns an error that wraps lease.ErrInvalid unless a store may take the
-// decision.
+// update.
 func (u RowUpdate) Validate() error {
 	if err := ValidateName(u.Row.Name); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// Validated is the registry for its callers: what a store need not look at, because it is not acceptable, is refused before.
+// Validated returns a registry that refuses what is not acceptable before the store sees it.
 func Validated(r Registry) Registry { return validatedRegistry{r} }
 
 type validatedRegistry struct{ Registry }

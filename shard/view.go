@@ -43,8 +43,8 @@ func (v View) holder() (Record, bool) {
 	return Record{}, false
 }
 
-// addressOf is where a node answers, "" if that is not known.
-func (v View) addressOf(id string) string {
+// AddressOf is where a node answers, "" if that is not known: as it reported, or as the row has it.
+func (v View) AddressOf(id string) string {
 	if r, ok := v.Node(id); ok {
 		return r.Address
 	}

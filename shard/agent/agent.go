@@ -191,7 +191,7 @@ func (a *Agent) turn(now time.Duration) {
 	switch {
 	case !a.report.isRegistered():
 	case !a.otherShards.isClear(now):
-		a.publish(now)
+		a.publish()
 	default:
 		a.peer.step(now)
 		a.reconcile.step(now)
@@ -199,7 +199,7 @@ func (a *Agent) turn(now time.Duration) {
 		a.members.step(now)
 		a.orchestrate.step(now)
 		a.save.step(now)
-		a.publish(now)
+		a.publish()
 	}
 	a.report.step(now)
 }
@@ -217,7 +217,7 @@ func (a *Agent) acceptView(v shard.View, now time.Duration) {
 	a.orchestrate.trackPhase(now)
 	a.view.announce()
 	a.lock.recognise()
-	a.publish(now)
+	a.publish()
 }
 
 // rowWritten takes a row that this agent has just written.
@@ -226,7 +226,7 @@ func (a *Agent) rowWritten(row shard.Row) {
 	a.view.setRow(row, now)
 	a.orchestrate.trackPhase(now)
 	a.report.reread = true
-	a.publish(now)
+	a.publish()
 }
 
 // pendingRowUpdate returns why this agent cannot promise not to act, "" if it can: it is about to write a row or to

@@ -77,7 +77,7 @@ type Config struct {
 	// closed. Without it such a node may accept what it had received, once it continues.
 	KillHung bool
 	// RestartGrace is how long the node's process may take to be back before its death is
-	// told. 0 tells it at once.
+	// reported. 0 reports it at once.
 	RestartGrace time.Duration
 	// HandOver has a stop of the agent hand a primary over that it did not start, because the two stop together.
 	HandOver bool

@@ -27,7 +27,7 @@
 // Beside the loop, a goroutine of its own closes the fence when trust ends (fence, trust), so that nothing else that
 // hangs is in its way.
 //
-// # The way of a failover
+// # How a failover goes
 //
 // The primary's host is cut off. On each other host:
 //
@@ -51,13 +51,26 @@
 //
 // Each step is one call from the turn into one component, which returns to the turn.
 //
-// Two knobs say how long a primary may be silent or gone: T (Timing.Timeout), after which its session has lapsed, and
-// [Config].RestartGrace, in which its process may be back before its death is reported. Another wait before a failover
-// is a field of [shard.Policy] that startAutomatic (shard/plan_start.go) compares with TakeableFor, with its flag in
-// internal/shardagent/flags.go. A Policy is each agent's own: which agent gets the failover lock decides, so the flag
-// must be the same on all of them. And api.ViewShard asks the planner with a Policy of its own, all defaults: what the
-// API says is blocked would know nothing of the wait. It does not belong in leaseWatch, which only reports when a lease
-// can be taken, nor in Judge, which an operator's failover asks, too.
+// # Where a condition for a failover goes
+//
+// It depends on who sees it:
+//
+//	the primary's own agent   the node ends: supervisor, reconciler.declareDeath; the node cannot write:
+//	                          sessions.checkNode, reconciler.giveUpUnwritable (lead.go). A new one goes beside the
+//	                          latter: it closes the fence and gives the lease up, and Judge finds the node quarantined.
+//	the agent, from the data  [shard.Decide] quarantines the node, as after a restart that lost data (shard/decide.go)
+//	other agents              [shard.Judge], from their opinions (peerProbe): a failover that an operator asks for
+//	                          needs it, too
+//	nobody: a wait, a limit   startAutomatic (shard/plan_start.go), which compares a field of [shard.Policy] with
+//	                          TakeableFor. An operator's failover does not wait for it.
+//
+// Two settings exist for how long a primary may be silent or gone: T (Timing.Timeout), after which its session has lapsed,
+// and [Config].RestartGrace, in which its process may be back before its death is reported. leaseWatch only reports when a
+// lease can be taken: no wait belongs there.
+//
+// A setting has its flag in internal/shardagent/flags.go. A Policy is each agent's own: which agent gets the failover lock
+// decides, so the flag must be the same on all of them. And api.ViewShard asks the planner with a Policy of its own, all
+// defaults: what the API says is blocked would know nothing of the wait.
 //
 // # What is open, armed or closed
 //

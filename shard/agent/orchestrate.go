@@ -210,7 +210,7 @@ func (o *orchestrator) recordSent(sent []shard.Command, now time.Duration) {
 	}
 }
 
-// updateRow takes a decision of the planner.
+// updateRow writes the row as the planner says.
 func (o *orchestrator) updateRow(u shard.RowUpdate) {
 	before := o.view.Row.Plan
 	phaseFor := o.now() - o.phase.since

@@ -36,7 +36,7 @@ func (p *peerProbe) soon() { p.probedAt = 0 }
 
 func (p *peerProbe) step(now time.Duration) {
 	of := p.view.Row.Primary
-	address := p.view.addressOf(of)
+	address := p.view.AddressOf(of)
 	if of == "" || of == p.id || address == "" {
 		p.opinion, p.silentSince, p.closedSince, p.unattended = shard.Opinion{}, 0, 0, nil
 		return
@@ -73,7 +73,7 @@ func (p *peerProbe) silentMembers() (all []shard.Member) {
 		if m.ID == p.id || m.ID == p.view.Row.Primary || reports && r.Live() {
 			continue
 		}
-		if m.Address = p.view.addressOf(m.ID); m.Address != "" {
+		if m.Address = p.view.AddressOf(m.ID); m.Address != "" {
 			all = append(all, m)
 		}
 	}

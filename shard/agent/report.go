@@ -30,7 +30,7 @@ type reporter struct {
 	record func(now time.Duration) shard.Record
 	accept func(v shard.View, now time.Duration)
 	// publish makes a refusal visible.
-	publish func(now time.Duration)
+	publish func()
 
 	due    bool // a report is
 	urgent bool // … and others wait for what it says
@@ -151,7 +151,7 @@ func (r *reporter) finish(v shard.View, report bool, err error) {
 			r.log.Error("node cannot be registered; nothing is done with it", "err", err)
 		}
 		r.refusal = err.Error()
-		r.publish(now)
+		r.publish()
 	case errors.Is(err, shard.ErrNotFound):
 		r.failing, r.notBefore = 0, now+rereadSoon
 	default:

@@ -79,7 +79,7 @@ func (a *Agent) Shards() []shard.View {
 }
 
 // publish shows others what the loop knows.
-func (a *Agent) publish(time.Duration) {
+func (a *Agent) publish() {
 	trouble := cmp.Or(a.probe.accessProblem, a.report.refusal, a.probe.unanswered, a.report.troubles(), a.probe.warning)
 	a.board.put(shard.Status{
 		View: a.view.View, Finding: a.orchestrate.action.Finding, Blocked: a.orchestrate.action.Blocked,

@@ -72,12 +72,3 @@ func (c *viewCache) idOf(address string) string {
 	}
 	return ""
 }
-
-// addressOf returns the private address of a node, "" if it is not known.
-func (c *viewCache) addressOf(id string) string {
-	if r, ok := c.Node(id); ok {
-		return r.Address
-	}
-	m, _ := c.Row.Member(id)
-	return m.Address
-}
