@@ -1,11 +1,9 @@
 package cache
 
 import (
-	"errors"
 	"time"
 
 	"github.com/understudy-ha/understudy/cache/protocol"
-	"github.com/understudy-ha/understudy/cache/wire"
 )
 
 // executeEffect does what the machine wants done, or keeps it until what must be durable
@@ -111,14 +109,6 @@ func (l *loop) execute(e protocol.Effect) {
 	}
 }
 
-// clientOf is the client whose request waits the longest for a key; nil when it is a caller in this process, or none.
-func (l *loop) clientOf(key string) any {
-	if who := l.waiters[l.m.FirstWaiter(key)]; who != nil && who.client != nil {
-		return who.client
-	}
-	return nil
-}
-
 // publishChange tells people. Without a key, it concerns the whole peer.
 func (l *loop) publishChange(e protocol.StateChanged) {
 	if e.Key == "" {
@@ -134,79 +124,4 @@ func (l *loop) publishChange(e protocol.StateChanged) {
 		event.From, event.To = e.From.String(), e.To.String()
 	}
 	l.watchers.notify(event)
-}
-
-// answer is the part of execute for who waits. A token of 0 is nobody's.
-func (l *loop) answer(e protocol.Effect) {
-	switch e := e.(type) {
-	case protocol.Reply:
-		if who := l.takeWaiter(e.Token); who != nil {
-			who.value(e.Entry, &l.replies)
-		}
-	case protocol.KeepAlive:
-		switch who := l.waiters[e.Token]; {
-		case who == nil:
-		case who.client != nil:
-			l.replies.send(who, wire.Reply{Kind: wire.ReplyKeepAlive})
-		case who.gone.Load(): // there was no room to say so
-			l.takeWaiter(e.Token)
-			l.pendingInputs = append(l.pendingInputs, protocol.Cancel(e))
-		}
-	case protocol.Refer:
-		if who := l.takeWaiter(e.Token); who != nil {
-			l.referWaiter(who, referred(e.Why))
-		}
-	case protocol.Refuse:
-		if who := l.takeWaiter(e.Token); who != nil {
-			l.refuseWaiter(who, e)
-		}
-	case protocol.KeysRemoved:
-		if who := l.takeWaiter(e.Token); who != nil {
-			who.answer <- answer{confirmed: e.Confirmed, of: e.Of}
-		}
-	case protocol.MembersChanged:
-		if who := l.takeWaiter(e.Token); who != nil {
-			var a answer
-			if e.Err != "" {
-				a.err = errors.New(e.Err)
-			}
-			who.answer <- a
-		}
-	}
-}
-
-// referWaiter sends someone to another peer; a caller has only this one.
-func (l *loop) referWaiter(who *waiter, err error) {
-	l.counters.referred.Add(1)
-	if who.client == nil {
-		who.answer <- answer{err: err}
-		return
-	}
-	l.replies.send(who, wire.Reply{Kind: wire.ReplySeeOther})
-}
-
-// refuseWaiter tells someone why there is no value.
-func (l *loop) refuseWaiter(who *waiter, e protocol.Refuse) {
-	l.counters.refused.Add(1)
-	code, err := refusal(e)
-	switch {
-	case who.client == nil:
-		who.answer <- answer{err: err}
-	case who.extended && e.Reason == protocol.Broken:
-		l.replies.send(who, wire.Reply{Kind: wire.ReplySeeOther})
-	case who.extended:
-		l.replies.send(who, wire.Reply{Kind: wire.ReplyError, Code: code, Retry: max(e.Wait, 0), Text: e.Why})
-	default:
-		l.delay(who)
-	}
-}
-
-// delay sends a client of the original's to another peer, but not at once: there the
-// same awaits it, and it would ask without a pause.
-func (l *loop) delay(who *waiter) {
-	if len(l.delayedRefusals) >= l.cfg.MaxWaiting {
-		return // it hears nothing, and asks again after its own time-out
-	}
-	l.replies.send(who, wire.Reply{Kind: wire.ReplyKeepAlive})
-	l.delayedRefusals = append(l.delayedRefusals, delayedRefusal{l.cfg.Clock.Now() + refuseAfter, who})
 }

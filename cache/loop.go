@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/cache/protocol"
-	"github.com/understudy-ha/understudy/cache/wire"
 )
 
 // Bounds of the loop.
@@ -63,12 +62,6 @@ type loop struct {
 type heldEffect struct {
 	effect protocol.Effect
 	ticket uint64
-}
-
-// delayedRefusal is a reply to a client that is held back.
-type delayedRefusal struct {
-	at  time.Duration
-	who *waiter
 }
 
 func newLoop(p *Peer) *loop {
@@ -188,65 +181,6 @@ func (l *loop) handle(e event) {
 	l.step(e.in)
 }
 
-// addWaiter gives a waiter its token, unless it has gone.
-func (l *loop) addWaiter(in protocol.Input, who *waiter) protocol.Input {
-	if who.gone.Load() || who.client != nil && who.client.gone.Load() {
-		l.counters.waiting.Add(-1)
-		if who.client != nil {
-			who.client.waiting.Add(-1)
-		}
-		return nil
-	}
-	l.lastToken++
-	who.token = l.lastToken
-	l.waiters[who.token] = who
-	if who.client != nil {
-		who.client.tokens[who.token] = struct{}{}
-	}
-	switch in := in.(type) {
-	case protocol.Get:
-		in.Token = who.token
-		return in
-	case protocol.RemoveKeys:
-		in.Token = who.token
-		return in
-	case protocol.ChangeMembers:
-		in.Token = who.token
-		return in
-	}
-	return in
-}
-
-// takeWaiter forgets a waiter, who is about to be answered; nil when it has gone.
-func (l *loop) takeWaiter(token protocol.Token) *waiter {
-	who := l.waiters[token]
-	if who == nil {
-		return nil
-	}
-	delete(l.waiters, token)
-	l.counters.waiting.Add(-1)
-	if who.client != nil {
-		delete(who.client.tokens, token)
-		who.client.waiting.Add(-1)
-	}
-	return who
-}
-
-// cancel forgets a caller who has gone.
-func (l *loop) cancel(who *waiter) {
-	if who.token != 0 && l.takeWaiter(who.token) != nil {
-		l.step(protocol.Cancel{Token: who.token})
-	}
-}
-
-// clientGone forgets the requests of a client whose connection has ended.
-func (l *loop) clientGone(c *client) {
-	for token := range c.tokens {
-		l.takeWaiter(token)
-		l.step(protocol.Cancel{Token: token})
-	}
-}
-
 // step has the machine take an input, and carries out what it wants done.
 func (l *loop) step(in protocol.Input) {
 	for {
@@ -310,42 +244,4 @@ func (l *loop) readCounters() protocol.Counters {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.counts
-}
-
-// refuseDue sends the refusals that were held back for long enough.
-func (l *loop) refuseDue() {
-	if len(l.delayedRefusals) == 0 {
-		return
-	}
-	now := l.cfg.Clock.Now()
-	n := 0
-	for n < len(l.delayedRefusals) && l.delayedRefusals[n].at <= now {
-		if who := l.delayedRefusals[n].who; !who.client.gone.Load() {
-			l.replies.send(who, wire.Reply{Kind: wire.ReplySeeOther})
-		}
-		n++
-	}
-	clear(l.delayedRefusals[:n])
-	l.delayedRefusals = l.delayedRefusals[n:]
-}
-
-// refuseRest answers whoever waits when the loop has ended, or still comes.
-func (l *loop) refuseRest() {
-	for token := range l.waiters {
-		l.referWaiter(l.takeWaiter(token), ErrClosed)
-	}
-	for _, r := range l.delayedRefusals {
-		l.replies.send(r.who, wire.Reply{Kind: wire.ReplySeeOther})
-	}
-	for {
-		select {
-		case e := <-l.asks:
-			if e.who != nil {
-				l.counters.waiting.Add(-1)
-				l.referWaiter(e.who, ErrClosed)
-			}
-		default:
-			return
-		}
-	}
 }

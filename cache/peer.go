@@ -301,3 +301,33 @@ func (p *Peer) waitReady(ctx context.Context) error {
 		return ctx.Err()
 	}
 }
+
+// Item is a copy as it is given to whoever asked.
+type Item struct {
+	Key    string
+	Value  []byte // must not be changed
+	Term   int64
+	Digest uint64    // of the value: protocol.Digest
+	Expire time.Time // until then it is fresh
+	Made   time.Time // when its fetch began; zero: unknown
+	// From says where it was found.
+	From From
+}
+
+// From is how a request was served.
+type From string
+
+// Ways to serve a request.
+const (
+	Hit   From = "hit"   // a fresh copy was here
+	Stale From = "stale" // an old copy was here; a fetch has started, if one can
+	Miss  From = "miss"  // it was waited for
+)
+
+// GetOptions say which copy will do.
+type GetOptions struct {
+	// After asks for a copy that expires after this; zero: any copy, however stale.
+	After time.Time
+	// Refresh asks for a fetch even where a fresh copy is held.
+	Refresh bool
+}

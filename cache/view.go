@@ -2,36 +2,6 @@ package cache
 
 import "time"
 
-// Item is a copy as it is given to whoever asked.
-type Item struct {
-	Key    string
-	Value  []byte // must not be changed
-	Term   int64
-	Digest uint64    // of the value: protocol.Digest
-	Expire time.Time // until then it is fresh
-	Made   time.Time // when its fetch began; zero: unknown
-	// From says where it was found.
-	From From
-}
-
-// From is how a request was served.
-type From string
-
-// Ways to serve a request.
-const (
-	Hit   From = "hit"   // a fresh copy was here
-	Stale From = "stale" // an old copy was here; a fetch has started, if one can
-	Miss  From = "miss"  // it was waited for
-)
-
-// GetOptions say which copy will do.
-type GetOptions struct {
-	// After asks for a copy that expires after this; zero: any copy, however stale.
-	After time.Time
-	// Refresh asks for a fetch even where a fresh copy is held.
-	Refresh bool
-}
-
 // KeyView is what a peer knows of a key.
 type KeyView struct {
 	Key     string
@@ -74,35 +44,4 @@ type ClusterView struct {
 	Trouble     string // what an operator should look at
 	Unready     string // why this peer may fetch nothing now; empty: it may
 	Peers       []PeerView
-}
-
-// Stats are counters since the start, and levels.
-type Stats struct {
-	Hits, Stales, Misses, Referred, Refused int64
-	Waiting                                 int64 // level
-	Keys                                    int64 // level
-	Bytes                                   int64 // level
-	Evicted                                 int64
-	Elections, Won, Yielded                 int64
-	Fetches, FetchFailures, FetchAborted    int64
-	Fetching                                int64         // level
-	ElectionTime, FetchTime                 time.Duration // sums
-	Sent, Received, Dropped, Malformed      int64         // messages between peers; of clients: Requests
-	Requests, BadRequests                   int64
-	Clients                                 int64 // level
-	Slow                                    int64 // clients disconnected because they did not read
-	Partitions                              int64
-	Saves, SaveFailures                     int64
-	Removals                                int64
-}
-
-// Event is something that a watcher may want to see.
-type Event struct {
-	Time time.Time
-	Key  string
-	From string // states
-	To   string
-	Term int64
-	Peer string
-	Why  string
 }

@@ -111,3 +111,14 @@ func (p *Peer) notifyPeerEvent(peer, why string) {
 		p.watchers.notify(Event{Time: p.cfg.Wall().Round(time.Millisecond), Peer: peer, Why: why})
 	}
 }
+
+// Event is something that a watcher may want to see.
+type Event struct {
+	Time time.Time
+	Key  string
+	From string // states
+	To   string
+	Term int64
+	Peer string
+	Why  string
+}

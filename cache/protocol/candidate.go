@@ -213,3 +213,9 @@ func (m *Machine) electionTimedOut(k *key) {
 // promised does not come, a peer whom too few have answered is cut off though its links stand,
 // and a refresh that nobody waits for is given up.
 const maxRounds = 3
+
+func (m *Machine) startCandidacyIfWanted(k *key) {
+	if k.state == Idle && (k.wanted || len(k.waiters) > 0) {
+		m.startCandidacy(k)
+	}
+}

@@ -30,7 +30,7 @@
 // voters and asks for the copy (countVote, field awaitingCopy): the candidacy ends with the [Update],
 // without a fetch.
 //
-// No peer owns a key: any member may stand for it, and outranks (key.go) decides between two
+// No peer owns a key: any member may stand for it, and outranks (vote.go) decides between two
 // candidates. How many calls run at once is the runner's: cache/fetches.go, Config.Fetches; a
 // won key may wait there for a place while its votes stay bound.
 //
@@ -39,7 +39,7 @@
 // the start. It ends early in abortFetch: at trustEnd, until when a majority is promised (runKeyTimer; or at once, when
 // updateTrust finds it past), or because of another peer's fetch in a higher term, or of a removal.
 //
-// Where another takes over: endFollowing (key.go) frees a follower, answers the best question that came meanwhile
+// Where another takes over: endFollowing (vote.go) frees a follower, answers the best question that came meanwhile
 // (pending), and otherwise this peer stands itself if it wants the value. It is called when the peer that it is bound to is silent
 // (runKeyTimer), releases (handleRelease) or has ended (forgetDead), and at a copy that ends the wait (handleUpdate).
 //
@@ -84,7 +84,7 @@
 //     the announce timeout, or until every other member has greeted this incarnation and
 //     neither stands nor fetches.
 //   - The members are configured; lists that differ by one member still share a peer in any
-//     two majorities (members.go has the proof). Others are refused (lists.go).
+//     two majorities (members.go has the proof). Others are refused (memberlists.go).
 //
 // # Terms
 //

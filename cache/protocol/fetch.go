@@ -1,12 +1,9 @@
 package protocol
 
 import (
-	"math"
 	"slices"
 	"time"
 )
-
-const never = time.Duration(math.MaxInt64)
 
 // startFetch makes this peer the one that calls the origin: those who voted for it are
 // bound since it asked.
@@ -210,55 +207,6 @@ func (m *Machine) serveUncached(k *key, in Fetched) {
 		m.startRemoval(RemoveKeys{Scope: OneKey, Name: k.name, Until: m.now.Boot})
 	}
 	m.startCandidacyIfWanted(k)
-	m.schedule(k)
-}
-
-// recordFailure tells everyone that the fetch has failed, and when the next may start.
-func (m *Machine) recordFailure(k *key, in Fetched) {
-	count := k.failure.count + 1
-	wait := m.Timings.FailMax
-	if doublings := count - 1; doublings < 30 {
-		wait = min(wait, m.Timings.FailMin<<doublings)
-	}
-	wait += time.Duration((m.Rand() - 0.5) * 0.2 * float64(wait))
-	if in.Wait > 0 {
-		wait = min(in.Wait, longestWait)
-	}
-	m.counters.Failures++
-	m.setState(k, Idle, "", "failed: "+in.Err)
-	k.failure = failure{term: k.term, text: in.Err, count: count, until: m.now.Boot + wait}
-	m.send("", k.failure.message(k.name, m.now.Boot))
-	m.refuseAll(k, OriginFailed, in.Err, wait)
-	m.schedule(k)
-}
-
-// longestWait bounds what an origin or a peer may ask for.
-const longestWait = time.Hour
-
-func (f failure) message(name string, now time.Duration) Failed {
-	return Failed{Key: name, Term: f.term, Wait: max(1, (f.until - now).Milliseconds()), Text: f.text, Count: f.count}
-}
-
-// handleFailed takes over another peer's back-off.
-func (m *Machine) handleFailed(from string, f Failed) {
-	// A failure that is older than the copy here says nothing about the origin now.
-	if m.isAbsurdTerm(f.Term) || f.Term < m.Table.Get(f.Key).Term || f.Count < 1 || f.Wait < 1 {
-		m.counters.Ignored++
-		return
-	}
-	k := m.key(f.Key)
-	switch {
-	case k.state == Fetching, k.state == Follower && (k.boundTo != from || f.Term < k.term):
-		m.schedule(k)
-		return
-	case k.state == Candidate:
-		m.endCandidacy(k, "")
-	}
-	wait := min(time.Duration(min(f.Wait, longestWait.Milliseconds()))*time.Millisecond, longestWait)
-	k.failure = failure{term: f.Term, text: f.Text, count: f.Count, until: m.now.Boot + wait}
-	m.setState(k, Idle, "", "failed at "+from+": "+f.Text)
-	k.pending = nil
-	m.refuseAll(k, OriginFailed, f.Text, wait)
 	m.schedule(k)
 }
 

@@ -25,7 +25,7 @@ import (
 //
 // Lists that differ by two have no such peer: {a,b,c} and {a,b,c,d,e} have the
 // majorities {a,b} and {c,d,e}. So peers with such lists ignore each other
-// (lists.go), and a peer takes no list that leaves a connected one behind by two.
+// (memberlists.go), and a peer takes no list that leaves a connected one behind by two.
 
 // Member is a peer: the address that other peers connect to, which is its name,
 // and the address that clients connect to.

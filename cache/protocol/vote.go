@@ -1,6 +1,9 @@
 package protocol
 
-import "time"
+import (
+	"hash/fnv"
+	"time"
+)
 
 // handleQuestion answers a candidate.
 func (m *Machine) handleQuestion(from string, q Question) {
@@ -131,4 +134,40 @@ func (m *Machine) handleRelease(from string, r Release) {
 		k.reusableTerm = r.Term
 	}
 	m.endFollowing(k, "released")
+}
+
+// endFollowing frees a follower from its vote: who asked meanwhile is answered, and
+// otherwise this peer stands itself if someone here wants the value.
+func (m *Machine) endFollowing(k *key, why string) {
+	m.setState(k, Idle, "", why)
+	p := k.pending
+	k.pending = nil
+	if p != nil && m.now.Boot-p.at < m.Timings.CandidateMax && m.peers[p.from] != nil {
+		m.handleQuestion(p.from, p.q)
+	}
+	m.startCandidacyIfWanted(k)
+	m.schedule(k)
+}
+
+// outranks tells which of two candidates wins, the same on every peer: the higher
+// term, and of equal ones the one that rendezvous hashing of the key puts first.
+func outranks(key string, term int64, who string, term2 int64, who2 string) bool {
+	if term != term2 {
+		return term > term2
+	}
+	a, b := weight(key, who), weight(key, who2)
+	return a > b || a == b && who > who2
+}
+
+// weight is the rendezvous hash of a peer for a key: FNV-1a with the finalizer of
+// splitmix64, whose last bits depend on all of the first.
+func weight(key, who string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(who))
+	h.Write([]byte{0})
+	h.Write([]byte(key))
+	x := h.Sum64()
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
 }

@@ -38,3 +38,23 @@ func (p *Peer) Stats() Stats {
 		Partitions: m.Partitions, Saves: c.saves.Load(), SaveFailures: c.saveFailures.Load(), Removals: m.Removals,
 	}
 }
+
+// Stats are counters since the start, and levels.
+type Stats struct {
+	Hits, Stales, Misses, Referred, Refused int64
+	Waiting                                 int64 // level
+	Keys                                    int64 // level
+	Bytes                                   int64 // level
+	Evicted                                 int64
+	Elections, Won, Yielded                 int64
+	Fetches, FetchFailures, FetchAborted    int64
+	Fetching                                int64         // level
+	ElectionTime, FetchTime                 time.Duration // sums
+	Sent, Received, Dropped, Malformed      int64         // messages between peers; of clients: Requests
+	Requests, BadRequests                   int64
+	Clients                                 int64 // level
+	Slow                                    int64 // clients disconnected because they did not read
+	Partitions                              int64
+	Saves, SaveFailures                     int64
+	Removals                                int64
+}
