@@ -21,7 +21,6 @@ import (
 type fetches struct {
 	origin   Origin
 	limit    int
-	longest  time.Duration // Timings.Fetch
 	maxValue int
 	clock    lease.Clock
 	report   func(protocol.Fetched) // may block; not called for a fetch that was aborted, or stopped
@@ -42,14 +41,13 @@ type call struct {
 	client  any // whose request it serves; nil: a caller in this process, or none
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
-	began   time.Duration // when it was asked for; its longest time runs from here
 	timer   *time.Timer
 	running bool
 	ended   bool // nobody wants its result
 }
 
 func newFetches(cfg Config, stats *counters, report func(protocol.Fetched)) *fetches {
-	return &fetches{origin: cfg.Origin, limit: cfg.Fetches, longest: cfg.Timings.Fetch, maxValue: cfg.MaxValue,
+	return &fetches{origin: cfg.Origin, limit: cfg.Fetches, maxValue: cfg.MaxValue,
 		clock: cfg.Clock, report: report, stats: stats, log: cfg.Log, calls: map[string][]*call{}, waiting: newFairQueue()}
 }
 
@@ -61,13 +59,13 @@ func (f *fetches) start(e protocol.Fetch, client any) {
 	if f.stopped {
 		return
 	}
-	c := &call{Fetch: e, client: client, began: now}
+	c := &call{Fetch: e, client: client}
 	if e.Until <= now {
-		f.reportEnd(c, errTrustEnded)
+		f.reportEnd(c, c.expiry(now))
 		return
 	}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
-	c.timer = time.AfterFunc(e.Until-c.began, func() { f.expire(c) })
+	c.timer = time.AfterFunc(e.Until-now, func() { f.expire(c) })
 	f.calls[e.Key] = append(f.calls[e.Key], c)
 	f.waiting.add(c)
 	f.stats.fetches.Add(1)
@@ -135,12 +133,17 @@ func (f *fetches) checkDeadline(c *call) {
 		return
 	}
 	f.stats.fetchAborted.Add(1)
-	why := errTrustEnded
-	if now >= c.began+f.longest {
-		why = errDeadline
-	}
+	why := c.expiry(now)
 	f.endCall(c, why)
 	f.reportEnd(c, why)
+}
+
+// expiry is why a call has to end now: the origin took too long, or a majority is promised no longer.
+func (c *call) expiry(now time.Duration) error {
+	if now >= c.Deadline {
+		return errDeadline
+	}
+	return errTrustEnded
 }
 
 // reportEnd reports a call that ended with its time. The machine counts the same time and

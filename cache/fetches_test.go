@@ -92,7 +92,7 @@ func (b *fetchBench) source(ctx context.Context, f Fetch) (Value, error) {
 func (b *fetchBench) in(d time.Duration) time.Duration { return b.clock.Now() + d }
 
 func (b *fetchBench) begin(key string, until time.Duration) {
-	b.start(protocol.Fetch{Key: key, Term: 1, Until: b.in(until)}, nil)
+	b.start(protocol.Fetch{Key: key, Term: 1, Until: b.in(until), Deadline: b.in(time.Minute)}, nil)
 }
 
 func (b *fetchBench) outcome() (out []string) {
@@ -171,11 +171,16 @@ func TestFetchDeadlineIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newFetchBench(64)
 		b.begin("slow 5m", time.Minute)
+		// Decided a while ago, and held for the disk until now.
+		b.start(protocol.Fetch{Key: "held 5m", Term: 1, Until: b.in(50 * time.Second), Deadline: b.in(50 * time.Second)}, nil)
+		b.start(protocol.Fetch{Key: "expired 5m", Term: 1, Until: b.in(0), Deadline: b.in(0)}, nil)
 		time.Sleep(2 * time.Minute)
-		if cause := b.cause("slow 5m"); !errors.Is(cause, errDeadline) {
-			t.Errorf("ended with %v", cause)
+		for _, key := range []string{"slow 5m", "held 5m"} {
+			if cause := b.cause(key); !errors.Is(cause, errDeadline) {
+				t.Errorf("%s ended with %v", key, cause)
+			}
 		}
-		b.want(t, "slow: "+errDeadline.Error())
+		b.want(t, "expired: "+errDeadline.Error(), "held: "+errDeadline.Error(), "slow: "+errDeadline.Error())
 	})
 }
 

@@ -69,6 +69,9 @@ type Fetch struct {
 	Term  int64
 	Stale Entry // what is being replaced
 	Until time.Duration
+	// Deadline is [Timings.Fetch] after the start, and never before Until: a call that lasts to it was too slow, one that
+	// must stop before has lost its majority.
+	Deadline time.Duration
 }
 
 // Trust moves the time, on the boot clock, at which a fetch must have stopped.

@@ -23,7 +23,7 @@ func (m *Machine) startFetch(k *key) {
 	k.fetchUntil = m.now.Boot + m.Timings.Fetch
 	m.announce(k, "")
 	k.trustEnd = m.trustedUntil(k)
-	m.emit(Fetch{Key: k.name, Term: k.term, Stale: m.Table.Get(k.name), Until: min(k.trustEnd, k.fetchUntil)})
+	m.emit(Fetch{Key: k.name, Term: k.term, Stale: m.Table.Get(k.name), Until: min(k.trustEnd, k.fetchUntil), Deadline: k.fetchUntil})
 	if best != "" {
 		m.send(best, EntryReq{k.name}) // something to serve meanwhile
 	}
