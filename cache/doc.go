@@ -47,8 +47,7 @@
 // candidate that asks for votes, or fetching. A peer is starting (it abstains from
 // votes for one [protocol.Timings.AnnounceTimeout], or until every other peer has confirmed that it
 // does not rely on an earlier promise), voting, partitioned (no majority: it serves its copies),
-// or stopped. The rules are in cache/protocol, which does no I/O; its documentation says where a fetch is decided, and where an
-// option is added.
+// or stopped. The rules are in cache/protocol, which does no I/O; its documentation also says where an option is added.
 //
 // # How it fails
 //
@@ -58,6 +57,18 @@
 // request; one peer tries again after a growing back-off. A storage that fails or hangs loses
 // saved copies but no answers: elections that must first store a term wait on that peer, and
 // other peers hold them. A peer that cannot store terms refuses to fetch.
+//
+// # How a Get is answered
+//
+//  1. [Peer.Get] (peer.go), or for a client clientServer.handleRequest (clients.go), looks into the table on its own
+//     goroutine. A copy that is good enough is the answer. A stale one is, too, and noteStaleHit has it refreshed.
+//  2. Otherwise the request goes to the loop (tryRequest), which gives it a token (addWaiter, answer.go) and has the
+//     machine take it (step, loop.go).
+//  3. The machine decides which peer fetches: see cache/protocol, "Where a fetch is decided".
+//  4. executeEffect (effects.go) carries out what it wants done. A [protocol.Fetch] goes to fetches.start (fetches.go),
+//     which calls the [Origin] once one of Config.Fetches places is free (fairqueue.go).
+//  5. fetches.run reports what came of it to the loop. The machine's Reply, Refer or Refuse ends the wait (loop.answer,
+//     answer.go).
 //
 // # How it runs
 //

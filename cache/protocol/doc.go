@@ -18,17 +18,18 @@
 //
 // # Where a fetch is decided
 //
-//	Get ─► startCandidacy ─► requestVotes ─► countVote ─► fetchIfWon ─► startFetch
-//	       may this peer      a new term,     a yes, or     votes of a     the Fetch effect, which may last
-//	       stand now?         to everyone     a reason not  majority?      until min(trustEnd, fetchUntil)
+//	handleGet       get.go        Is the copy here good enough? A stale one is given at once, and a fetch wanted.
+//	startCandidacy  candidate.go  May this peer stand now? What speaks against it, in order.
+//	ensureCeiling   terms.go      Is the new term below the stored ceiling? If not, [Raise], and handleRaised continues.
+//	requestVotes    candidate.go  A [Question] to everyone.
+//	countVote       candidate.go  An [Answer]: a yes, a reason why not, or a fresh copy elsewhere.
+//	fetchIfWon      candidate.go  Has a majority voted for this peer?
+//	startFetch      fetch.go      The [Fetch] effect, which may last until min(trustEnd, fetchUntil).
 //
-// Between startCandidacy and requestVotes, ensureCeiling may find that the term is above the
-// stored ceiling: it emits [Raise], the candidacy waits, and handleRaised continues with it. A
-// voter's answer to a question waits in the same way.
+// A voter's answer waits for the ceiling in the same way.
 //
-// A voter that has a fresh copy says so in its [Answer]. The candidate then releases its
-// voters and asks for the copy (countVote, field awaitingCopy): the candidacy ends with the [Update],
-// without a fetch.
+// When a voter has a fresh copy, the candidate releases its voters and asks for that (field awaitingCopy): the
+// candidacy ends with the [Update], without a fetch.
 //
 // No peer owns a key: any member may stand for it, and outranks (vote.go) decides between two
 // candidates. How many calls run at once is the runner's: cache/fetches.go, Config.Fetches; a
@@ -40,15 +41,20 @@
 // updateTrust finds it past), or because of another peer's fetch in a higher term, or of a removal.
 //
 // Where another takes over: endFollowing (vote.go) frees a follower, answers the best question that came meanwhile
-// (pending), and otherwise this peer stands itself if it wants the value. It is called when the peer that it is bound to is silent
-// (runKeyTimer), releases (handleRelease) or has ended (forgetDead), and at a copy that ends the wait (handleUpdate).
+// (pending), and otherwise this peer stands itself if it wants the value. It is called when the peer to which it is bound
+// is silent (runKeyTimer), releases (handleRelease) or has ended (forgetDead), and at a copy that ends the wait
+// (handleUpdate).
 //
 // # Where to add an option
 //
 // A duration is a field of [Timings], with its default in WithDefaults and its bounds in
-// Validate; anything else is a field of [Setup]. One that differs by key is more if promises rest on it: a voter is bound
-// by its own AnnounceTimeout, and the fetcher counts by its own, so it would have to travel in [Question] and [Announce].
-// The runner takes both from cache.Config, and internal/settings declares flag, YAML key and help in one place.
+// Validate; anything else is a field of [Setup]. The runner takes both from cache.Config, and internal/settings declares
+// flag, YAML key and help in one place.
+//
+// A duration that differs by key depends on what rests on it. On how long a value is fresh, nothing does: the origin says
+// it ([Fetched], TTL). On how long a fetch may last, nothing but fetchUntil does (startFetch, which also tells the runner:
+// Fetch.Deadline); an origin that knows its keys can give up sooner by itself. On AnnounceTimeout promises rest: a voter is
+// bound by its own, and the fetcher counts by its own, so one for a key would have to travel in [Question] and [Announce].
 //
 // # Inputs and effects
 //
