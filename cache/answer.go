@@ -252,7 +252,7 @@ func (l *loop) refuseRest() {
 	}
 	for {
 		select {
-		case e := <-l.asks:
+		case e := <-l.requests:
 			if e.who != nil {
 				l.counters.waiting.Add(-1)
 				l.referWaiter(e.who, ErrClosed)

@@ -43,138 +43,138 @@ type client struct {
 }
 
 func newClientServer(p *Peer, writes *zmtp.Budget) *clientServer {
-	f := &clientServer{Peer: p, writes: writes, staleHits: recentKeys{seed: maphash.MakeSeed()}}
-	f.setMembers(protocol.NewMembers(p.cfg.Members))
-	return f
+	s := &clientServer{Peer: p, writes: writes, staleHits: recentKeys{seed: maphash.MakeSeed()}}
+	s.setMembers(protocol.NewMembers(p.cfg.Members))
+	return s
 }
 
-func (f *clientServer) listen(addr string) error {
+func (s *clientServer) listen(addr string) error {
 	cfg := zmtp.Config{
-		Kind: zmtp.ROUTER, MaxMessage: f.cfg.MaxKey + maxRequest, MaxFrames: 16, Budget: f.writes, Log: f.cfg.Log,
-		Handler: zmtp.Handler{Connected: f.connected, Message: f.handleRequest, Disconnected: f.disconnected},
+		Kind: zmtp.ROUTER, MaxMessage: s.cfg.MaxKey + maxRequest, MaxFrames: 16, Budget: s.writes, Log: s.cfg.Log,
+		Handler: zmtp.Handler{Connected: s.connected, Message: s.handleRequest, Disconnected: s.disconnected},
 	}
-	if f.cfg.Curve != nil {
-		cfg.Security = f.cfg.Curve.server(true)
+	if s.cfg.Curve != nil {
+		cfg.Security = s.cfg.Curve.server(true)
 	}
 	router, err := zmtp.Listen(addr, cfg)
 	if err != nil {
 		return fmt.Errorf("cache: listening for clients: %w", err)
 	}
-	f.router = router
+	s.router = router
 	return nil
 }
 
-func (f *clientServer) close() {
-	if f.router != nil {
-		_ = f.router.Close()
+func (s *clientServer) close() {
+	if s.router != nil {
+		_ = s.router.Close()
 	}
 }
 
 // setMembers sets what clients that ask for servers are told.
-func (f *clientServer) setMembers(list protocol.Members) {
+func (s *clientServer) setMembers(list protocol.Members) {
 	servers := make([]string, 0, len(list))
 	for _, m := range list {
 		servers = append(servers, m.API)
 	}
-	f.servers.Store(&servers)
+	s.servers.Store(&servers)
 }
 
-func (f *clientServer) connected(c *zmtp.Conn) {
-	f.counters.clients.Add(1)
-	who := &client{conn: c, tokens: map[protocol.Token]struct{}{}, out: sender{stats: &f.counters}}
+func (s *clientServer) connected(c *zmtp.Conn) {
+	s.counters.clients.Add(1)
+	who := &client{conn: c, tokens: map[protocol.Token]struct{}{}, out: sender{stats: &s.counters}}
 	who.self.client = who
 	c.Value = who
 }
 
-func (f *clientServer) disconnected(c *zmtp.Conn, err error) {
-	f.counters.clients.Add(-1)
+func (s *clientServer) disconnected(c *zmtp.Conn, err error) {
+	s.counters.clients.Add(-1)
 	if errors.Is(err, zmtp.ErrSlow) {
-		f.slowClient(c.Addr(), err)
+		s.slowClient(c.Addr(), err)
 	}
 	who := c.Value.(*client)
 	who.gone.Store(true)
 	if who.waiting.Load() > 0 {
-		f.loop.report(event{do: func() { f.loop.clientGone(who) }})
+		s.loop.report(event{do: func() { s.loop.clientGone(who) }})
 	}
 }
 
 // slowClient counts a client that did not read its replies, and logs one a minute.
-func (f *clientServer) slowClient(addr string, err error) {
-	n := f.counters.slow.Add(1)
-	now, last := int64(f.cfg.Clock.Now()), f.slowAt.Load()
-	if (last == 0 || now-last >= int64(time.Minute)) && f.slowAt.CompareAndSwap(last, now) {
-		f.cfg.Log.Warn("a client was disconnected because it does not read its replies", "client", addr, "err", err, "so_far", n)
+func (s *clientServer) slowClient(addr string, err error) {
+	n := s.counters.slow.Add(1)
+	now, last := int64(s.cfg.Clock.Now()), s.slowAt.Load()
+	if (last == 0 || now-last >= int64(time.Minute)) && s.slowAt.CompareAndSwap(last, now) {
+		s.cfg.Log.Warn("a client was disconnected because it does not read its replies", "client", addr, "err", err, "so_far", n)
 	}
 }
 
 // handleRequest answers a request. The checks come in the order of the original's server; what
 // it ignored is ignored, unless the client knows errors.
-func (f *clientServer) handleRequest(conn *zmtp.Conn, m zmtp.Message) {
+func (s *clientServer) handleRequest(conn *zmtp.Conn, m zmtp.Message) {
 	c := conn.Value.(*client)
-	f.counters.requests.Add(1)
+	s.counters.requests.Add(1)
 	r := &c.request
 	err := r.Decode(m)
 	c.self.id, c.self.extended = r.ID, r.Extended
 	if err != nil {
-		f.counters.badRequests.Add(1)
+		s.counters.badRequests.Add(1)
 		c.error(wire.CodeBadRequest, err.Error(), 0)
 		return
 	}
-	wall := f.cfg.Wall().UnixMilli()
+	wall := s.cfg.Wall().UnixMilli()
 	wait := r.Wait(wall)
 	if r.Patience == 0 {
 		// Clients that do not say how long they wait, as the original's, are judged by their clocks, which may be off.
-		wait = r.Wait(wall - f.cfg.Timings.Skew.Milliseconds())
+		wait = r.Wait(wall - s.cfg.Timings.Skew.Milliseconds())
 	}
 	switch {
 	case wait <= 0:
-		f.counters.badRequests.Add(1)
+		s.counters.badRequests.Add(1)
 		c.error(wire.CodeBadRequest, "the request has expired; say how many milliseconds you wait, or set the clock", 0)
 		return
 	case r.Op == wire.OpDiscover:
-		c.reply(wire.Reply{Kind: wire.ReplyServers, Servers: *f.servers.Load()})
+		c.reply(wire.Reply{Kind: wire.ReplyServers, Servers: *s.servers.Load()})
 		return
-	case len(r.Key) > f.cfg.MaxKey:
-		f.counters.badRequests.Add(1)
-		f.refuse(c, wire.CodeTooLarge, fmt.Sprintf("a key has at most %d bytes", f.cfg.MaxKey), 0)
+	case len(r.Key) > s.cfg.MaxKey:
+		s.counters.badRequests.Add(1)
+		s.refuse(c, wire.CodeTooLarge, fmt.Sprintf("a key has at most %d bytes", s.cfg.MaxKey), 0)
 		return
 	}
 	after := min(r.After, wall)
-	if e, fresh := f.table.useCopy(r.Key, wall); e.Expire > after && !r.Refresh && e.Held() {
+	if e, fresh := s.table.useCopy(r.Key, wall); e.Expire > after && !r.Refresh && e.Held() {
 		c.reply(wire.Reply{Kind: wire.ReplyValue, Value: e.Value, Expire: e.Expire, Made: e.Made, Term: e.Term})
 		if fresh {
-			f.counters.hits.Add(1)
+			s.counters.hits.Add(1)
 			return
 		}
-		f.counters.stales.Add(1)
-		f.noteStaleHit(r.Key)
+		s.counters.stales.Add(1)
+		s.noteStaleHit(r.Key)
 		return
 	}
-	f.queueRequest(c, r, after, wait)
+	s.queueRequest(c, r, after, wait)
 }
 
 // queueRequest has the loop answer.
-func (f *clientServer) queueRequest(c *client, r *wire.Request, after int64, wait time.Duration) {
-	f.counters.misses.Add(1)
+func (s *clientServer) queueRequest(c *client, r *wire.Request, after int64, wait time.Duration) {
+	s.counters.misses.Add(1)
 	who := &waiter{client: c, id: slices.Clone(r.ID), extended: r.Extended}
-	in := protocol.Get{Key: string(r.Key), After: after, Refresh: r.Refresh, Until: f.cfg.Clock.Now() + wait}
-	if c.waiting.Add(1) <= clientWaiting && f.tryRequest(event{in: in, who: who}) {
+	in := protocol.Get{Key: string(r.Key), After: after, Refresh: r.Refresh, Until: s.cfg.Clock.Now() + wait}
+	if c.waiting.Add(1) <= clientWaiting && s.tryRequest(event{in: in, who: who}) {
 		return
 	}
 	c.waiting.Add(-1)
-	f.counters.refused.Add(1)
-	f.refuse(c, wire.CodeOverloaded, "too many requests wait", time.Second)
+	s.counters.refused.Add(1)
+	s.refuse(c, wire.CodeOverloaded, "too many requests wait", time.Second)
 }
 
 // refuse answers a request without a value. A client of the original's is sent to another server a moment later: it
 // would ask again at once, here or there, and be refused again.
-func (f *clientServer) refuse(c *client, code wire.Code, text string, retry time.Duration) {
+func (s *clientServer) refuse(c *client, code wire.Code, text string, retry time.Duration) {
 	if c.self.extended {
 		c.error(code, text, retry)
 		return
 	}
 	who := &waiter{client: c, id: slices.Clone(c.self.id)}
-	f.loop.report(event{do: func() { f.loop.delay(who) }})
+	s.loop.report(event{do: func() { s.loop.delay(who) }})
 }
 
 // tryRequest gives a request to the loop; it is false when that has no room.

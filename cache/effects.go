@@ -6,11 +6,10 @@ import (
 	"github.com/understudy-ha/understudy/cache/protocol"
 )
 
-// executeEffect does what the machine wants done, or keeps it until what must be durable
-// before it is. Wishes of the second kind go to the saver at once, so that many
-// together cost one commit. The end of a fetch, and what is saved anyhow, wait for
-// nothing.
-func (l *loop) executeEffect(e protocol.Effect) {
+// holdOrExecute does what the machine wants done, or holds it until what must be durable before it is. What must be
+// durable goes to the saver at once, so that many such effects together cost one commit. The end of a fetch, and what is
+// saved in any case, wait for nothing.
+func (l *loop) holdOrExecute(e protocol.Effect) {
 	var ticket uint64
 	switch e := e.(type) {
 	case protocol.Abort:
@@ -55,7 +54,7 @@ func (l *loop) updateHeldFetch(key string, term int64, until time.Duration) {
 }
 
 // durable continues with what has waited for the disk. After a failure, and until it is
-// mended, nobody is told that something was stored; they ask again.
+// fixed, nobody is told that something was stored; they ask again.
 func (l *loop) durable(ticket uint64, err error) {
 	l.notDurable = err != nil
 	if ticket < l.ticket || l.ticket == 0 {

@@ -50,7 +50,7 @@ func (b *heldBench) reply(name string) protocol.Effect {
 
 func (b *heldBench) carryAll(effects ...protocol.Effect) {
 	for _, e := range effects {
-		b.executeEffect(e)
+		b.holdOrExecute(e)
 	}
 }
 

@@ -11,10 +11,10 @@ import (
 
 // Bounds of the loop.
 const (
-	inboxRoom = 1024 // from peers, origins and links; those who have no room wait
-	asksRoom  = 1024 // from clients and callers; those who have no room are refused
-	batch     = 256  // events taken without looking at the time
-	maxHeld   = 4096 // effects that wait for the disk; beyond it, the machine waits too
+	inboxRoom   = 1024 // from peers, origins and links; those who have no room wait
+	requestRoom = 1024 // from clients and callers; those who have no room are refused
+	batch       = 256  // events taken without looking at the time
+	maxHeld     = 4096 // effects that wait for the disk; beyond it, the machine waits too
 	// refuseAfter is how long a refusal to a client of the original's is held back.
 	refuseAfter = time.Second
 )
@@ -32,12 +32,12 @@ type event struct {
 // disk or an origin.
 type loop struct {
 	*Peer
-	m      *protocol.Machine
-	log    *slog.Logger
-	inbox  chan event
-	asks   chan event
-	stored chan func() // the saver's reports; always received, so that it never waits for the inbox
-	ended  chan struct{}
+	m        *protocol.Machine
+	log      *slog.Logger
+	inbox    chan event
+	requests chan event
+	stored   chan func() // the saver's reports; always received, so that it never waits for the inbox
+	ended    chan struct{}
 
 	pendingInputs   []protocol.Input // that carrying effects out has made
 	waiters         map[protocol.Token]*waiter
@@ -65,7 +65,7 @@ type heldEffect struct {
 }
 
 func newLoop(p *Peer) *loop {
-	return &loop{Peer: p, log: p.cfg.Log, inbox: make(chan event, inboxRoom), asks: make(chan event, asksRoom),
+	return &loop{Peer: p, log: p.cfg.Log, inbox: make(chan event, inboxRoom), requests: make(chan event, requestRoom),
 		stored: make(chan func()), ended: make(chan struct{}), waiters: map[protocol.Token]*waiter{},
 		replies: sender{stats: &p.counters}}
 }
@@ -92,7 +92,7 @@ func (l *loop) reportWithin(ctx context.Context, e event) error {
 // tryReport is report for those who are refused when there is no room.
 func (l *loop) tryReport(e event) bool {
 	select {
-	case l.asks <- e:
+	case l.requests <- e:
 		return true
 	default:
 		return false
@@ -118,7 +118,7 @@ func (l *loop) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		l.publishState()
 		l.refuseDue()
-		inbox, asks := l.inbox, l.asks
+		inbox, asks := l.inbox, l.requests
 		if len(l.held) > maxHeld {
 			inbox, asks = nil, nil
 		}
@@ -157,7 +157,7 @@ func (l *loop) drain() {
 		select {
 		case e := <-l.inbox:
 			l.handle(e)
-		case e := <-l.asks:
+		case e := <-l.requests:
 			l.handle(e)
 		default:
 			return
@@ -185,7 +185,7 @@ func (l *loop) handle(e event) {
 func (l *loop) step(in protocol.Input) {
 	for {
 		for _, e := range l.m.Step(l.now(), in) {
-			l.executeEffect(e)
+			l.holdOrExecute(e)
 		}
 		if len(l.pendingInputs) == 0 {
 			return

@@ -29,15 +29,15 @@ const (
 // reported: many such wishes together cost one commit. What could not be made
 // durable is tried again until it is.
 type saver struct {
-	storage Storage
-	table   *table
-	clock   lease.Clock
-	log     *slog.Logger
-	stats   *counters
-	most    int // keys that may wait to be saved
-	raised  func(protocol.Raised)
-	durable func(ticket uint64, err error) // everything up to this ticket was tried
-	failing bool                           // the last call failed
+	storage  Storage
+	table    *table
+	clock    lease.Clock
+	log      *slog.Logger
+	stats    *counters
+	maxDirty int // keys that may wait to be saved
+	raised   func(protocol.Raised)
+	durable  func(ticket uint64, err error) // everything up to this ticket was tried
+	failing  bool                           // the last call failed
 
 	mu            sync.Mutex
 	dirty         map[string]struct{}
@@ -51,7 +51,7 @@ type saver struct {
 
 func newSaver(cfg Config, table *table, stats *counters) *saver {
 	return &saver{storage: cfg.Storage, table: table, clock: cfg.Clock, log: cfg.Log, stats: stats,
-		most: cfg.MaxKeys + 100_000, dirty: map[string]struct{}{}, removals: newStoredRemovals(nil),
+		maxDirty: cfg.MaxKeys + 100_000, dirty: map[string]struct{}{}, removals: newStoredRemovals(nil),
 		wake: make(chan struct{}, 1), urgent: make(chan struct{}, 1)}
 }
 
@@ -62,8 +62,8 @@ func (s *saver) save(key string) {
 	}
 	s.mu.Lock()
 	_, known := s.dirty[key]
-	if !known && len(s.dirty) >= s.most {
-		s.removals.keep = true // the lost save may be that of a removal
+	if !known && len(s.dirty) >= s.maxDirty {
+		s.removals.neverDrop = true // the lost save may be that of a removal
 		s.mu.Unlock()
 		s.stats.saveFailures.Add(1)
 		return
@@ -197,11 +197,11 @@ func (s *saver) saveUrgent(ctx context.Context) error {
 	s.mu.Lock()
 	to, list, ticket := s.wantedCeiling, s.wantedMembers, s.ticket
 	var removals []protocol.Removal
-	fresh := s.removals.fresh
-	if fresh {
+	unsaved := s.removals.unsaved
+	if unsaved {
 		removals = s.removals.list()
 	}
-	s.wantedCeiling, s.wantedMembers, s.removals.fresh = 0, nil, false
+	s.wantedCeiling, s.wantedMembers, s.removals.unsaved = 0, nil, false
 	s.mu.Unlock()
 	if to > 0 {
 		out := protocol.Raised{To: to}
@@ -210,19 +210,19 @@ func (s *saver) saveUrgent(ctx context.Context) error {
 		}
 		s.raised(out)
 	}
-	if list == nil && !fresh {
+	if list == nil && !unsaved {
 		return nil
 	}
 	var err error
 	if list != nil {
 		err = s.call(ctx, "the list of members", func(ctx context.Context) error { return s.storage.SaveMembers(ctx, *list) })
 	}
-	if err == nil && fresh {
+	if err == nil && unsaved {
 		err = s.call(ctx, "removals", func(ctx context.Context) error { return s.storage.SaveRemovals(ctx, removals) })
 	}
 	if err != nil {
 		s.mu.Lock()
-		s.removals.fresh = s.removals.fresh || fresh
+		s.removals.unsaved = s.removals.unsaved || unsaved
 		if s.wantedMembers == nil {
 			s.wantedMembers = list
 		}
@@ -251,7 +251,7 @@ func (s *saver) saveCopies(ctx context.Context, keys map[string]struct{}) error 
 	var err error
 	for key := range keys {
 		e := s.table.Get(key)
-		e.Seen = 0 // the ceiling stands for it
+		e.Used = 0 // the ceiling stands for it
 		batch = append(batch, Record{key, e})
 		bytes += len(key) + len(e.Value)
 		if len(batch) == saveRecords || bytes >= saveBytes {

@@ -143,7 +143,7 @@ func newSaverBench(t *testing.T) *saverBench {
 }
 
 func (b *saverBench) put(key string, term int64) {
-	b.table.Put(key, protocol.Entry{Term: term, Expire: 1, Seen: 9})
+	b.table.Put(key, protocol.Entry{Term: term, Expire: 1, Used: 9})
 	b.save(key)
 }
 
@@ -173,7 +173,7 @@ func TestSaverSavesWhatTheTableHas(t *testing.T) {
 		b.table.Put("gone", protocol.Entry{})
 		time.Sleep(time.Minute)
 		b.check(t, "calls", b.memory.calls(), []string{"save 1", "save 2"})
-		if e, ok := b.memory.has("key"); !ok || e.Term != 50 || e.Seen != 0 {
+		if e, ok := b.memory.has("key"); !ok || e.Term != 50 || e.Used != 0 {
 			t.Errorf("stored %+v", e)
 		}
 		if _, ok := b.memory.has("gone"); ok {
@@ -346,7 +346,7 @@ func TestSaverLastSave(t *testing.T) {
 func TestSaverIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newSaverBench(t)
-		b.most = 10
+		b.maxDirty = 10
 		b.memory.set(24*time.Hour, "")
 		for i := range 100 {
 			b.put(fmt.Sprint(i), 1)

@@ -11,9 +11,9 @@ import (
 // are forgotten already but whose deletions may not be stored. Without them, what was
 // removed would be back after a restart.
 type storedRemovals struct {
-	stored map[protocol.Removal]bool // true: still known
-	fresh  bool                      // something on it is not stored
-	keep   bool                      // nothing is ever taken off
+	stored    map[protocol.Removal]bool // true: still known
+	unsaved   bool                      // something on it is not stored
+	neverDrop bool                      // nothing is ever taken off
 }
 
 func newStoredRemovals(stored []protocol.Removal) storedRemovals {
@@ -34,7 +34,7 @@ func (l *storedRemovals) set(known []protocol.Removal) bool {
 		l.stored[r] = true
 	}
 	added := len(l.stored) > before
-	l.fresh = l.fresh || added
+	l.unsaved = l.unsaved || added
 	return added
 }
 
@@ -43,7 +43,7 @@ func (l *storedRemovals) list() []protocol.Removal { return slices.Collect(maps.
 // forgotten are those that are forgotten, and may be dropped once everything that is
 // unsaved now is saved.
 func (l *storedRemovals) forgotten() (out []protocol.Removal) {
-	if l.keep {
+	if l.neverDrop {
 		return nil
 	}
 	for r, known := range l.stored {

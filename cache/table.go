@@ -32,14 +32,14 @@ type table struct {
 	seed     maphash.Seed
 	maxKeys  int
 	maxBytes int64
-	evicted  func(key string)
+	onEvict  func(key string)
 	shards   [shards]shard
 
-	used              atomic.Uint64 // the last use's number
-	keys, bytes, gone atomic.Int64  // changed by the writer only
-	bareKeys          int64         // of keys: those without a copy; the writer's, as is
-	bareBytes         int64         // what they take up
-	forgot            int64         // the highest term of what was evicted; the writer's
+	used                   atomic.Uint64 // the last use's number
+	keys, bytes, evictions atomic.Int64  // changed by the writer only
+	bareKeys               int64         // of keys: those without a copy; the writer's, as is
+	bareBytes              int64         // what they take up
+	forgot                 int64         // the highest term of what was evicted; the writer's
 }
 
 var _ protocol.Table = (*table)(nil)
@@ -68,7 +68,7 @@ type node struct {
 // told, by the goroutine that called Put and outside all locks, what was dropped
 // to keep these bounds.
 func newTable(maxKeys int, maxBytes int64, evicted func(key string)) *table {
-	t := &table{seed: maphash.MakeSeed(), maxKeys: maxKeys, maxBytes: maxBytes, evicted: evicted}
+	t := &table{seed: maphash.MakeSeed(), maxKeys: maxKeys, maxBytes: maxBytes, onEvict: evicted}
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.nodes = map[string]*node{}
@@ -218,10 +218,10 @@ func (t *table) unlink(s *shard, n *node) {
 func (t *table) Forgot() int64 { return t.forgot }
 
 func (t *table) drop(key string, e protocol.Entry) {
-	t.forgot = max(t.forgot, e.Term, e.Seen)
-	t.gone.Add(1)
-	if t.evicted != nil {
-		t.evicted(key)
+	t.forgot = max(t.forgot, e.Term, e.Used)
+	t.evictions.Add(1)
+	if t.onEvict != nil {
+		t.onEvict(key)
 	}
 }
 
@@ -330,5 +330,5 @@ func (l *largest) Pop() any          { panic("cache: a page only grows") }
 
 // usage are how much is held, and how much was evicted since the start.
 func (t *table) usage() (keys, bytes, evicted int64) {
-	return t.keys.Load(), t.bytes.Load(), t.gone.Load()
+	return t.keys.Load(), t.bytes.Load(), t.evictions.Load()
 }

@@ -38,7 +38,7 @@ func TestTableOrder(t *testing.T) {
 			key := strconv.Itoa(r.IntN(2 * maxKeys))
 			switch r.IntN(8) {
 			case 0, 1, 2, 3:
-				e := [...]protocol.Entry{held(key), {Term: 7}, {Seen: 7}}[r.IntN(3)] // a term alone is held too
+				e := [...]protocol.Entry{held(key), {Term: 7}, {Used: 7}}[r.IntN(3)] // a term alone is held too
 				tab.Put(key, e)
 				use(key)
 				bare[key] = !e.Held()
@@ -80,7 +80,7 @@ func TestTableOfMissingKeys(t *testing.T) {
 			tab.Put(fmt.Sprintf("copy/%03d", i), held("1"))
 		}
 		for i := range 10_000 {
-			tab.Put(fmt.Sprintf("miss/%05d", i), protocol.Entry{Seen: int64(i)})
+			tab.Put(fmt.Sprintf("miss/%05d", i), protocol.Entry{Used: int64(i)})
 		}
 		kept := 0
 		tab.Match("copy/", func(string, protocol.Entry) bool { kept++; return true })

@@ -149,7 +149,7 @@ func (d *cacheDisk) lose(n int) {
 }
 
 func (d *cacheDisk) put(key string, e protocol.Entry) {
-	e.Seen = 0
+	e.Used = 0
 	if e.Term == 0 && !e.Held() {
 		delete(d.rows, key)
 		return
@@ -231,7 +231,7 @@ func (t *cacheTable) Put(key string, e protocol.Entry) {
 	if room := w.setup.Room; room > 0 && len(t.used) > room && !w.calm {
 		old := t.used[0]
 		t.used = t.used[1:]
-		t.forgot = max(t.forgot, t.rows[old].Term, t.rows[old].Seen)
+		t.forgot = max(t.forgot, t.rows[old].Term, t.rows[old].Used)
 		delete(t.rows, old)
 		t.peer.save(old)
 	}

@@ -259,5 +259,5 @@ func cacheText(v any) string {
 func cacheName(url string) string { return strings.TrimSuffix(strings.TrimPrefix(url, "tcp://"), ":1") }
 
 func cacheEntry(e protocol.Entry) string {
-	return fmt.Sprintf("term %d expire %d digest %x seen %d", e.Term, e.Expire, e.Digest>>48, e.Seen)
+	return fmt.Sprintf("term %d expire %d digest %x seen %d", e.Term, e.Expire, e.Digest>>48, e.Used)
 }

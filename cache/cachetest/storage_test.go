@@ -64,7 +64,7 @@ func (m *Memory) Save(ctx context.Context, records []cache.Record) error {
 		if _, seen := before[r.Key]; !seen {
 			before[r.Key] = m.rows[r.Key]
 		}
-		r.Entry.Seen = 0 // no storage keeps it
+		r.Entry.Used = 0 // no storage keeps it
 		m.saved++
 		if r.Entry.IsZero() {
 			delete(m.rows, r.Key)

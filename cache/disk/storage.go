@@ -165,7 +165,7 @@ func (s *Storage) Save(ctx context.Context, records []cache.Record) error {
 
 func saveRecord(exec func(string, ...any) error, r cache.Record) error {
 	e, key := r.Entry, []byte(r.Key)
-	e.Seen = 0 // no storage keeps it
+	e.Used = 0 // no storage keeps it
 	if e.IsZero() {
 		return exec(deleteEntry, key)
 	}

@@ -33,7 +33,7 @@ func (m *Machine) startCandidacy(k *key) {
 	k.wanted = true
 	// Above every term that may have been used here or that others named, so that a term is used once; not
 	// below the clock, so that a peer that lost its storage does not reuse its terms.
-	k.term = max(m.usedTerm(k.name)+1, k.highest+1, k.minTerm()+1, m.now.Wall)
+	k.term = max(m.usedTerm(k.name)+1, k.highestAnswered+1, k.minTerm()+1, m.now.Wall)
 	k.electionBegan = m.now.Boot
 	if m.isAbsurdTerm(k.term) {
 		// The other peers would ignore the question for the same reason.
@@ -122,20 +122,20 @@ func (m *Machine) countVote(from string, a Answer) {
 	}
 	// A yes is not taken back by a later no: answers may arrive out of order, and the promise was made.
 	k.votes[from] = k.votes[from] || a.Yes && a.Term == k.term
-	k.highest = max(k.highest, a.Term)
+	k.highestAnswered = max(k.highestAnswered, a.Term)
 	k.outbid = k.outbid || !a.Yes && a.Term > k.term
 	if a.Expire > max(m.now.Wall, k.minPeerExpire()) && m.isBelievable(a.Expire) {
 		if !k.awaitingCopy {
 			// Nothing is to be fetched: time for the copy to arrive, which may be large.
-			k.awaitingCopy, k.best, k.electionEnd, k.repeatAt = true, from, m.now.Boot+m.Timings.AnnounceTimeout, never
+			k.awaitingCopy, k.newestCopyAt, k.electionEnd, k.repeatAt = true, from, m.now.Boot+m.Timings.AnnounceTimeout, never
 			m.send("", Release{k.name, k.term, false})
 			m.send(from, EntryReq{k.name})
 			m.schedule(k)
 		}
 		return
 	}
-	if a.Expire > max(m.Table.Get(k.name).Expire, k.bestTime) && m.isBelievable(a.Expire) {
-		k.best, k.bestTime = from, a.Expire
+	if a.Expire > max(m.Table.Get(k.name).Expire, k.newestExpire) && m.isBelievable(a.Expire) {
+		k.newestCopyAt, k.newestExpire = from, a.Expire
 	}
 	if m.fetchIfWon(k) {
 		return

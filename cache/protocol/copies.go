@@ -29,7 +29,7 @@ func (m *Machine) handleUpdate(from string, u Update) {
 	}
 	switch {
 	case e.Newer(old):
-		e.Seen = max(old.Seen, e.Term)
+		e.Used = max(old.Used, e.Term)
 		m.put(u.Key, e)
 	case old.Held() && old.Newer(e):
 		m.send(from, Update{u.Key, old}) // it missed ours

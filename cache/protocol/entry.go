@@ -14,15 +14,15 @@ type Entry struct {
 	Made   int64  // Unix milliseconds at which the fetch began; 0: unknown
 	Digest uint64 // [Digest] of the value
 	Value  []byte // never changed once it is here
-	// Seen is the highest term in which this peer has voted, stood or followed: no
+	// Used is the highest term in which this peer has voted, stood or followed: no
 	// vote is given in it again. It is neither sent nor stored: the ceiling of terms
 	// covers it.
-	Seen int64
+	Used int64
 }
 
 // IsZero reports whether nothing is known: neither a value nor a term.
 func (e Entry) IsZero() bool {
-	return e.Term == 0 && e.Expire == 0 && e.Made == 0 && e.Digest == 0 && e.Seen == 0 && len(e.Value) == 0
+	return e.Term == 0 && e.Expire == 0 && e.Made == 0 && e.Digest == 0 && e.Used == 0 && len(e.Value) == 0
 }
 
 // Held reports whether there is a value, however old.
@@ -52,7 +52,7 @@ type Table interface {
 	Get(key string) Entry
 	// Put replaces the copy of a key.
 	Put(key string, e Entry)
-	// Forgot is the highest Term and Seen of all that it has forgotten by itself:
+	// Forgot is the highest Term and Used of all that it has forgotten by itself:
 	// what is not there may have been used up to it.
 	Forgot() int64
 	// Match calls each for the copies whose key starts with prefix, until it

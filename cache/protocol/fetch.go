@@ -16,7 +16,7 @@ func (m *Machine) startFetch(k *key) {
 			promised[peer] = k.requestedAt + m.Timings.AnnounceTimeout
 		}
 	}
-	best := k.best
+	best := k.newestCopyAt
 	m.setState(k, Fetching, "", "fetches")
 	k.promised, k.round, k.restartedOnce = promised, 0, false
 	k.fetchBegan = m.now.Wall // the value may be as old as the start of its fetch: it expires from then
@@ -177,7 +177,7 @@ func (m *Machine) handleFetched(in Fetched) {
 	ttl -= time.Duration(m.Jitter * m.Rand() * float64(ttl))
 	e := Entry{
 		Term: k.term, Expire: k.fetchBegan + max(1, ttl.Milliseconds()), Made: k.fetchBegan,
-		Digest: Digest(in.Value), Value: in.Value, Seen: m.Table.Get(k.name).Seen,
+		Digest: Digest(in.Value), Value: in.Value, Used: m.Table.Get(k.name).Used,
 	}
 	m.put(k.name, e)
 	m.send("", Update{k.name, e})

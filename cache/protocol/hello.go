@@ -56,7 +56,7 @@ func (m *Machine) handleHello(from string, p *peer, h Hello) {
 	reply := m.handleDigest(p, h.Members)
 	if restarted {
 		p.noPriorVotes = false
-		m.forgetDead(from, p.since) // a connection is one process: what it said on this one counts
+		m.forgetDead(from, p.linkSince) // a connection is one process: what it said on this one counts
 	}
 	if h.Echo != m.Incarnation || news || reply {
 		m.sendHello(from)

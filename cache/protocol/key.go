@@ -32,8 +32,8 @@ type key struct {
 	restartedOnce  bool   // this election has started again at once already
 	outbid         bool   // someone refused because its term is higher
 	awaitingCopy   bool   // a fresh copy is elsewhere and was asked for
-	best           string // who has the newest copy, newer than ours, or a fresh one
-	bestTime       int64  // when the newest expires
+	newestCopyAt   string // who has the newest copy, newer than ours, or a fresh one
+	newestExpire   int64  // when the newest expires
 
 	// A fetching peer's.
 	fetchBegan int64 // Unix milliseconds
@@ -47,15 +47,15 @@ type key struct {
 	// reusableTerm is a term in which this peer's vote was released, and may be given again.
 	reusableTerm int64
 	// wanted is that a fetch is wanted, though nobody may wait for it.
-	wanted        bool
-	highest       int64 // term that others have told
-	failure       failure
-	waiters       []*waiter
-	keepAliveAt   time.Duration // when to run checkWaiters
-	timerAt       time.Duration // its place in the heap of timers follows from it
-	heapIndex     int           // -1: not in the heap, since nothing is due
-	inFailures    *list.Element // nil: more than its failure is remembered
-	electionBegan time.Duration
+	wanted          bool
+	highestAnswered int64 // the highest term in an answer
+	failure         failure
+	waiters         []*waiter
+	keepAliveAt     time.Duration // when to run checkWaiters
+	timerAt         time.Duration // its place in the heap of timers follows from it
+	heapIndex       int           // -1: not in the heap, since nothing is due
+	inFailures      *list.Element // nil: more than its failure is remembered
+	electionBegan   time.Duration
 }
 
 // question is one that could not be answered with yes because of a promise.
@@ -104,7 +104,7 @@ func (m *Machine) setState(k *key, to State, boundTo, why string) {
 		k.boundToFetch, k.boundUntil = false, 0
 	}
 	if to != Candidate {
-		k.votesRequested, k.votes, k.awaitingCopy, k.outbid, k.best, k.bestTime = false, nil, false, false, "", 0
+		k.votesRequested, k.votes, k.awaitingCopy, k.outbid, k.newestCopyAt, k.newestExpire = false, nil, false, false, "", 0
 	}
 	if to != Fetching {
 		k.promised = nil

@@ -7,10 +7,10 @@ import (
 
 // peer is what a machine knows of another.
 type peer struct {
-	link     LinkState
-	since    time.Duration
-	unusable string // [Unusable]
-	hello    Hello  // the last; its Incarnation is 0 while there was none
+	link      LinkState
+	linkSince time.Duration
+	unusable  string // [Unusable]
+	hello     Hello  // the last; its Incarnation is 0 while there was none
 	// skew is by how many milliseconds, within a day, its wall clock seemed ahead: the
 	// lesser of the last two measurements, because a greeting that was late makes it
 	// seem behind.
@@ -41,7 +41,7 @@ func (m *Machine) handleLink(in Link) {
 		return
 	}
 	if p.link != in.State {
-		p.link, p.since = in.State, m.now.Boot
+		p.link, p.linkSince = in.State, m.now.Boot
 	}
 	if in.State != Up {
 		// The next connection may be to a new process with another list, whose question
@@ -99,7 +99,7 @@ func (m *Machine) forgetDead(url string, before time.Duration) {
 			k.pending = nil
 		}
 	}
-	for _, k := range m.sortedKeys(func(k *key) bool { return k.state == Candidate && k.awaitingCopy && k.best == url }) {
+	for _, k := range m.sortedKeys(func(k *key) bool { return k.state == Candidate && k.awaitingCopy && k.newestCopyAt == url }) {
 		m.restartElection(k) // its copy will not come
 	}
 	for _, k := range m.sortedKeys(func(k *key) bool { return k.state == Follower && k.boundTo == url && k.votedAt < before }) {

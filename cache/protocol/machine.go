@@ -103,7 +103,7 @@ func New(now Now, s Setup) *Machine {
 	m.listDigest, m.listAt = m.members.Digest(), now.Boot
 	for _, member := range m.members {
 		if member.URL != s.Self {
-			m.peers[member.URL] = &peer{since: now.Boot}
+			m.peers[member.URL] = &peer{linkSince: now.Boot}
 		}
 	}
 	if len(m.peers) > 0 {

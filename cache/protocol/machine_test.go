@@ -411,7 +411,7 @@ func TestCopiesAreOrdered(t *testing.T) {
 			}
 		}
 	}
-	if (Entry{Term: 1}).Newer(Entry{Term: 1, Seen: 7, Made: 5, Value: []byte("x")}) {
+	if (Entry{Term: 1}).Newer(Entry{Term: 1, Used: 7, Made: 5, Value: []byte("x")}) {
 		t.Error("something else than term, expiry and digest counts")
 	}
 }

@@ -155,7 +155,7 @@ func (m *Machine) adopt(next Members) {
 	}
 	for _, member := range next {
 		if member.URL != m.Self && m.peers[member.URL] == nil {
-			m.peers[member.URL] = &peer{since: m.now.Boot}
+			m.peers[member.URL] = &peer{linkSince: m.now.Boot}
 		}
 	}
 	for _, p := range m.peers {

@@ -147,7 +147,7 @@ func (m *Machine) startRemoval(in RemoveKeys) {
 	}
 	if in.Scope == PrefixKey {
 		m.Table.Match(in.Name, func(name string, e Entry) bool {
-			r.Term = max(r.Term, e.Term+1, e.Seen+1)
+			r.Term = max(r.Term, e.Term+1, e.Used+1)
 			return true
 		})
 	}
@@ -205,7 +205,7 @@ func (m *Machine) applyRemoval(r Removal) {
 // dropCopies drops copies; a mark keeps older ones from coming back.
 func (m *Machine) dropCopies(r Removal) {
 	gone := func(name string, e Entry) bool {
-		mark := Entry{Term: r.Term, Seen: max(e.Seen, e.Term)}
+		mark := Entry{Term: r.Term, Used: max(e.Used, e.Term)}
 		if r.Scope == Everything {
 			mark.Term = 0 // the others have copies as old, and may give them
 		}
@@ -213,7 +213,7 @@ func (m *Machine) dropCopies(r Removal) {
 		case e.Term >= r.Term: // fetched after the removal
 		case e.Held():
 			m.put(name, mark)
-		case mark.Seen > 0:
+		case mark.Used > 0:
 			m.Table.Put(name, mark)
 		}
 		return true

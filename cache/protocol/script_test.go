@@ -90,7 +90,7 @@ func (t *memoryTable) Match(prefix string, each func(string, Entry) bool) {
 
 // evict is what a table does that is full.
 func (t *memoryTable) evict(key string) {
-	t.forgot = max(t.forgot, t.entries[key].Term, t.entries[key].Seen)
+	t.forgot = max(t.forgot, t.entries[key].Term, t.entries[key].Used)
 	delete(t.entries, key)
 }
 
@@ -290,7 +290,7 @@ func (s *scripted) restart(words []string, options map[string]string) {
 	} else {
 		s.setup.Removals = s.m.removals.all()
 		for key, e := range s.stored {
-			e.Seen = 0
+			e.Used = 0
 			s.table.Put(key, e)
 		}
 	}

@@ -257,8 +257,8 @@ func showRemoval(r Removal) string {
 
 func showEntry(e Entry) string {
 	var seen string
-	if e.Seen > e.Term {
-		seen = " seen " + stamp(e.Seen)
+	if e.Used > e.Term {
+		seen = " seen " + stamp(e.Used)
 	}
 	if !e.Held() {
 		return "nothing" + seen

@@ -97,7 +97,7 @@ func (m *Machine) Peers() []PeerStatus {
 	for _, member := range m.members {
 		if p := m.peers[member.URL]; p != nil {
 			l := PeerStatus{
-				Member: member, State: p.link, Why: p.unusable, Since: p.since, Hello: p.hello,
+				Member: member, State: p.link, Why: p.unusable, Since: p.linkSince, Hello: p.hello,
 				Skew: time.Duration(p.skew) * time.Millisecond, Incompatible: p.incompatible,
 				Known: p.listDigest != 0 && (p.listDigest == m.listDigest || p.list != nil),
 			}

@@ -52,7 +52,7 @@ func (m *Machine) handleRaised(in Raised) {
 		if k.state == Candidate && !k.votesRequested {
 			// In the term that has waited, where it still is new: the clock, which has
 			// gone on, may be above the ceiling again.
-			if k.term > max(m.usedTerm(k.name), k.highest) && k.term <= m.ceiling && m.hasQuorum() && !m.partitioned {
+			if k.term > max(m.usedTerm(k.name), k.highestAnswered) && k.term <= m.ceiling && m.hasQuorum() && !m.partitioned {
 				m.requestVotes(k)
 			} else {
 				m.setState(k, Idle, "", "")
@@ -66,7 +66,7 @@ func (m *Machine) handleRaised(in Raised) {
 // usedTerm is the highest term in which this peer may have voted, stood or followed.
 func (m *Machine) usedTerm(name string) int64 {
 	e := m.Table.Get(name)
-	return max(e.Seen, e.Term, m.floor, m.Table.Forgot(), m.removals.floor(name))
+	return max(e.Used, e.Term, m.floor, m.Table.Forgot(), m.removals.floor(name))
 }
 
 // markUsed remembers that a term was used here. Term 0, in which candidates of the
@@ -74,8 +74,8 @@ func (m *Machine) usedTerm(name string) int64 {
 func (m *Machine) markUsed(name string, term int64) {
 	term = max(term, 1)
 	e := m.Table.Get(name)
-	if e.Seen < term {
-		e.Seen = term
+	if e.Used < term {
+		e.Used = term
 		m.Table.Put(name, e)
 	}
 }

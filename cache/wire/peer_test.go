@@ -141,7 +141,7 @@ func TestEveryFieldTravels(t *testing.T) {
 		want := filled.Interface().(protocol.Message)
 		switch m := want.(type) {
 		case protocol.Update:
-			m.Entry.Digest, m.Entry.Seen = protocol.Digest(m.Entry.Value), 0
+			m.Entry.Digest, m.Entry.Used = protocol.Digest(m.Entry.Value), 0
 			want = m
 		case protocol.Remove:
 			m.Removal.Scope = protocol.OneKey
