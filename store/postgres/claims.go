@@ -22,13 +22,13 @@ type claims struct{ *Store }
 
 // Offer implements [claim.KeyTable].
 func (c claims) Offer(ctx context.Context, space string, keys []string, in time.Duration) error {
-	err := c.callReadCommitted(ctx, "SELECT {{rules}}.offer_claims($1, $2, $3, $4)", space, texts(keys), in.Microseconds(), lockPatience{})
+	err := c.callReadCommitted(ctx, "SELECT {{rules}}.offer_keys($1, $2, $3, $4)", space, texts(keys), in.Microseconds(), lockPatience{})
 	return during(err, "offering %d keys of %s", len(keys), space)
 }
 
 // Withdraw implements [claim.KeyTable].
 func (c claims) Withdraw(ctx context.Context, space string, keys []string) error {
-	err := c.callReadCommitted(ctx, "SELECT {{rules}}.withdraw_claims($1, $2, $3)", space, texts(keys), lockPatience{})
+	err := c.callReadCommitted(ctx, "SELECT {{rules}}.withdraw_keys($1, $2, $3)", space, texts(keys), lockPatience{})
 	return during(err, "withdrawing %d keys of %s", len(keys), space)
 }
 
@@ -57,7 +57,7 @@ func (c claims) ClaimKeys(ctx context.Context, w claim.ClaimRequest) ([]claim.Cl
 	var at *time.Time
 	began := time.Now()
 	from := c.floors.get(w.Space, began)
-	taken, err := rowsReadCommitted(ctx, c.Store, "SELECT coalesce(key, ''), coalesce(term, 0), coalesce(interrupted, false), at FROM {{rules}}.take_claims($1, $2, $3, $4, $5, $6, $7)",
+	taken, err := rowsReadCommitted(ctx, c.Store, "SELECT coalesce(key, ''), coalesce(term, 0), coalesce(interrupted, false), at FROM {{rules}}.claim_keys($1, $2, $3, $4, $5, $6, $7)",
 		func(r pgx.CollectableRow) (t claim.Claim, err error) {
 			err = r.Scan(&t.Key, &t.Term, &t.Interrupted, &at)
 			return t, err
@@ -79,7 +79,7 @@ func (c claims) ClaimKeys(ctx context.Context, w claim.ClaimRequest) ([]claim.Cl
 func (c claims) StartSteps(ctx context.Context, space, session string, hold time.Duration, held []claim.Claim) ([]claim.Claim, error) {
 	keys, terms := columns(held)
 	var begun []string
-	err := c.rowReadCommitted(ctx, "SELECT {{rules}}.begin_claims($1, $2, $3, $4, $5, $6)", func(r pgx.Row) error { return r.Scan(&begun) },
+	err := c.rowReadCommitted(ctx, "SELECT {{rules}}.start_steps($1, $2, $3, $4, $5, $6)", func(r pgx.Row) error { return r.Scan(&begun) },
 		space, session, hold.Microseconds(), keys, terms, lockPatience{})
 	if err == nil && begun == nil {
 		err = fmt.Errorf("session %s: %w", session, lease.ErrLapsed)
@@ -108,7 +108,7 @@ func (c claims) FinishSteps(ctx context.Context, space, session string, done []c
 		keys[i], terms[i], in[i], idle[i], release[i] = d.Key, d.Term, d.In.Microseconds(), d.Idle, d.Release
 	})
 	var accepted []string
-	err := c.rowReadCommitted(ctx, "SELECT {{rules}}.finish_claims($1, $2, $3, $4, $5, $6, $7, $8)", func(r pgx.Row) error { return r.Scan(&accepted) },
+	err := c.rowReadCommitted(ctx, "SELECT {{rules}}.finish_steps($1, $2, $3, $4, $5, $6, $7, $8)", func(r pgx.Row) error { return r.Scan(&accepted) },
 		space, session, keys, terms, in, idle, release, lockPatience{})
 	if err != nil {
 		return nil, fmt.Errorf("finishing steps on %d keys of %s: %w", len(done), space, err)
@@ -119,7 +119,7 @@ func (c claims) FinishSteps(ctx context.Context, space, session string, done []c
 // Release implements [claim.KeyTable].
 func (c claims) Release(ctx context.Context, space, session string, held []claim.Claim) error {
 	keys, terms := columns(held)
-	err := c.callReadCommitted(ctx, "SELECT {{rules}}.release_claims($1, $2, $3, $4, $5)", space, session, keys, terms, lockPatience{})
+	err := c.callReadCommitted(ctx, "SELECT {{rules}}.release_keys($1, $2, $3, $4, $5)", space, session, keys, terms, lockPatience{})
 	return during(err, "releasing %d keys of %s", len(held), space)
 }
 
@@ -132,10 +132,10 @@ func (c claims) List(ctx context.Context, q claim.Query) ([]claim.Row, error) {
 		args = append(args, q.Session)
 	}
 	out, err := rows(ctx, c.Store, `SELECT x.key, x.term, x.session, coalesce(s.instance_id, ''), coalesce(s.name, ''), coalesce(s.address, ''),
-			x.session <> '' AND coalesce(s.ended OR s.deadline <= now.at, true), x.since, x.ready_at, x.step_end,
-			x.session <> '' AND x.step_end IS NOT NULL, x.interrupted, now.at
+			x.session <> '' AND coalesce(s.ended OR s.deadline <= now.at, true), x.since, x.ready_at, x.step_ends_at,
+			x.session <> '' AND x.step_ends_at IS NOT NULL, x.interrupted, now.at
 		FROM (SELECT {{schema}}.clock() AS at OFFSET 0) now
-		CROSS JOIN LATERAL (SELECT k.*, {{rules}}.step_end(k) AS step_end FROM {{schema}}.claim k
+		CROSS JOIN LATERAL (SELECT k.*, {{rules}}.step_ends_at(k) AS step_ends_at FROM {{schema}}.claim k
 			WHERE `+held+` k.space = $1 AND k.key > $2 ORDER BY k.key LIMIT $3) x
 		LEFT JOIN {{schema}}.session s ON s.id = x.session AND x.session <> '' ORDER BY x.key`, scanClaim, args...)
 	return out, during(err, "listing keys of %s", q.Space)

@@ -75,7 +75,7 @@
 //	patience (of a check)        Check.Limit
 //	told (in a WITH)             the heartbeats that were recorded
 //	lease:
-//	shown                        a lease as it is read, with its holder's session ([lease.Lease])
+//	shown_lease (a type)         a lease as it is read, with its holder's session ([lease.Lease])
 //	told (in a WITH)             the rows of history that were written
 //	asked, asked_for             a holder was asked to hand over, and to whom
 //	held_ns                      only end_session reads it, for the event, in the statement that writes it
@@ -96,7 +96,7 @@
 //
 // # A new column of a lease or an event
 //
-// One of a lease is a migration that expands, under # Versions, and a place in functions/lease.sql: the type shown,
+// One of a lease is a migration that expands, under # Versions, and a place in functions/lease.sql: the type shown_lease,
 // show_lease and acquire's answer, which build it; assign_lease, release, end_session and forget_lease, which write
 // the row. shownLease and scanLeaseAt (lease.go) read it into [lease.Lease], and
 // functions/shard.sql and its reader (shard_registry.go) show the lease of a shard; what a contender says comes with

@@ -107,7 +107,7 @@ func rows[T any](ctx context.Context, s *Store, sql string, scan pgx.RowToFunc[T
 	return out, err
 }
 
-// shownLease is a value of the type "shown", as a row or as JSON.
+// shownLease is a value of the type shown_lease, as a row or as JSON.
 type shownLease struct {
 	Space         string    `json:"space"`
 	Key           string    `json:"key"`
@@ -131,7 +131,7 @@ type shownLease struct {
 	At            time.Time `json:"at"`
 }
 
-// scanLease reads a row of the type "shown", after other columns.
+// scanLease reads a row of the type shown_lease, after other columns.
 func scanLease(r pgx.Row, before ...any) (lease.Lease, error) {
 	return scanLeaseAt(r, new(time.Time), before...)
 }

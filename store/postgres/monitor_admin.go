@@ -139,7 +139,7 @@ func (m *monitors) Declare(ctx context.Context, sources []monitor.Declaration) (
 	}
 	var missing *string
 	var fresh []int64
-	err = m.db.rowReadCommitted(ctx, "SELECT missing, fresh FROM {{rules}}.monitor_declare_all($1, $2, $3, $4, $5)",
+	err = m.db.rowReadCommitted(ctx, "SELECT missing, fresh FROM {{rules}}.monitor_declare($1, $2, $3, $4, $5)",
 		func(r pgx.Row) error { return r.Scan(&missing, &fresh) }, m.floor.Load(), events, names, labels, lockPatience{})
 	switch {
 	case err != nil:
@@ -196,7 +196,7 @@ func (m *monitors) RegisterMember(ctx context.Context, n monitor.Member) error {
 		}
 	}
 	var lives bool
-	err := m.db.rowReadCommitted(ctx, "SELECT {{rules}}.monitor_join($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)", func(r pgx.Row) error { return r.Scan(&lives) },
+	err := m.db.rowReadCommitted(ctx, "SELECT {{rules}}.monitor_register_member($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)", func(r pgx.Row) error { return r.Scan(&lives) },
 		clean(n.Session), clean(n.Instance.ID), clean(n.Instance.Name), clean(n.Instance.Address), int32(n.Process), clean(n.Host), clean(n.Service), n.Active, int32(n.Partitions), sinks, lockPatience{})
 	switch {
 	case err != nil:

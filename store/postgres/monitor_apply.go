@@ -10,7 +10,7 @@ import (
 	"github.com/understudy-ha/understudy/monitor"
 )
 
-const applySQL = `SELECT made, moment FROM {{rules}}.monitor_apply($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`
+const applySQL = `SELECT made, moment FROM {{rules}}.monitor_apply_changes($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`
 
 // ApplyChanges implements [monitor.Detection].
 func (m *monitors) ApplyChanges(ctx context.Context, changes []monitor.SourceChange) ([]bool, error) {

@@ -33,7 +33,7 @@ func (m *monitors) ResolveSources(ctx context.Context, refs []monitor.SourceRef)
 		return out, nil
 	}
 	// Without labels it learns those that it does not know.
-	_, err := rowsReadCommitted(ctx, m.db, "SELECT i, coalesce(id, 0), sender_clock, refused FROM {{rules}}.monitor_resolve($1, $2, $3, $4, $5, $6)",
+	_, err := rowsReadCommitted(ctx, m.db, "SELECT i, coalesce(id, 0), sender_clock, refused FROM {{rules}}.monitor_resolve_sources($1, $2, $3, $4, $5, $6)",
 		func(r pgx.CollectableRow) (k monitor.ResolvedSource, err error) {
 			var place int
 			if err = r.Scan(&place, &k.ID, &k.SenderClock, &k.Full); err == nil {
@@ -48,7 +48,7 @@ func (m *monitors) ResolveSources(ctx context.Context, refs []monitor.SourceRef)
 }
 
 const storeSQL = `SELECT unknown, replayed, generation, moment
-	FROM {{rules}}.monitor_store($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`
+	FROM {{rules}}.monitor_record_heartbeats($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`
 
 // RecordHeartbeats implements [monitor.HeartbeatStore].
 func (m *monitors) RecordHeartbeats(ctx context.Context, d monitor.HeartbeatBatch) (out monitor.BatchResult, err error) {

@@ -17,7 +17,7 @@ const pageSQL = `SELECT l.moment, l.wall, ` + candidateColumns + `, s.declared, 
 		b.beats, b.sent, b.seq, b.code, b.recent, b.width,
 		CASE WHEN lag(c.event) OVER (ORDER BY c.i) IS DISTINCT FROM c.event
 			THEN (SELECT {{rules}}.monitor_check_json(e) FROM {{schema}}.monitor_event e WHERE e.id = c.event) END
-	FROM {{rules}}.monitor_page_of_sources($1, $2, $3, $4, $5, $6, $7, $8, $9) l, LATERAL ` + candidates + `,
+	FROM {{rules}}.monitor_sources($1, $2, $3, $4, $5, $6, $7, $8, $9) l, LATERAL ` + candidates + `,
 	LATERAL (SELECT s.* FROM {{schema}}.monitor_source s WHERE s.id = c.id OFFSET 0) s,
 	LATERAL (SELECT b.* FROM {{schema}}.monitor_beat b WHERE b.id = c.id OFFSET 0) b ORDER BY c.i`
 

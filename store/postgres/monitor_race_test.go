@@ -28,9 +28,9 @@ var everywhere = func() (all []int) {
 const never = monitor.Never
 
 var (
-	storeSQL = postgres.InSQL(`SELECT cardinality(unknown) FROM {{rules}}.monitor_store(0, '{p}', '{1000000}', '{3600000000}', '{f}',
+	storeSQL = postgres.InSQL(`SELECT cardinality(unknown) FROM {{rules}}.monitor_record_heartbeats(0, '{p}', '{1000000}', '{3600000000}', '{f}',
 		ARRAY[$1::bigint], '{1}', '{0}', '{0}', '{1}', ARRAY[$2::int], '{0}', '{f}', '{0}', 10000)`)
-	onsetSQL = postgres.InSQL(`SELECT cardinality(made) FROM {{rules}}.monitor_apply(0, ARRAY[$1::bigint], ARRAY[$2::bigint], ARRAY[$3::bigint], ARRAY[$4::bigint],
+	onsetSQL = postgres.InSQL(`SELECT cardinality(made) FROM {{rules}}.monitor_apply_changes(0, ARRAY[$1::bigint], ARRAY[$2::bigint], ARRAY[$3::bigint], ARRAY[$4::bigint],
 		'{ONSET}', '{9223372036854775807}', '{0}', '{0}', '{first}', '{silent}', '{0}', ARRAY[''], '{}', '{}', '{}', '{}', '{}', 10000)`)
 )
 
@@ -42,11 +42,11 @@ func TestMonitorInterleavings(t *testing.T) {
 		check              func(t *testing.T, url string) error
 		function, old, new string
 	}{
-		{"a beat under way undoes a judgement", beatUnderWay, "monitor_transition", "FOR NO KEY UPDATE OF b, s", ""},
-		{"a beat behind an onset makes its source due", beatBehindOnset, "monitor_transition", "SET watched = x.turn = 'ONSET' OR", "SET watched ="},
-		{"what a failure made due is not moved away", failureUnderWay, "monitor_move", "FOR NO KEY UPDATE SKIP LOCKED) l)", ") l)"},
-		{"flushes do not wait for each other's proofs", proofUnderWay, "monitor_store", "FOR NO KEY UPDATE SKIP LOCKED", "FOR NO KEY UPDATE"},
-		{"D11 sources get numbers without a gap", numbered, "monitor_resolve", "WHERE x.id = v.id AND NOT x.removed FOR NO KEY UPDATE", "WHERE x.id = v.id"},
+		{"a beat under way undoes a judgement", beatUnderWay, "monitor_apply_transitions", "FOR NO KEY UPDATE OF b, s", ""},
+		{"a beat behind an onset makes its source due", beatBehindOnset, "monitor_apply_transitions", "SET watched = x.turn = 'ONSET' OR", "SET watched ="},
+		{"what a failure made due is not moved away", failureUnderWay, "monitor_move_due", "FOR NO KEY UPDATE SKIP LOCKED) l)", ") l)"},
+		{"flushes do not wait for each other's proofs", proofUnderWay, "monitor_record_heartbeats", "FOR NO KEY UPDATE SKIP LOCKED", "FOR NO KEY UPDATE"},
+		{"D11 sources get numbers without a gap", numbered, "monitor_resolve_sources", "WHERE x.id = v.id AND NOT x.removed FOR NO KEY UPDATE", "WHERE x.id = v.id"},
 		{"D22 a configuration under way holds up nobody", configurationUnderWay, "monitor_configure_statement", "PERFORM", "PERFORM FROM understudy.monitor_event FOR SHARE; PERFORM"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -242,7 +242,7 @@ func numbered(t *testing.T, url string) error {
 		t.Fatal(err)
 	}
 	tx := begin(t, connect(t, url))
-	know := postgres.InSQL("SELECT count(*) FROM {{rules}}.monitor_resolve(0, ARRAY[$1], ARRAY['under way'], NULL, 100, 10000)")
+	know := postgres.InSQL("SELECT count(*) FROM {{rules}}.monitor_resolve_sources(0, ARRAY[$1], ARRAY['under way'], NULL, 100, 10000)")
 	if _, err := tx.Exec(t.Context(), know, event); err != nil {
 		t.Fatal(err)
 	}

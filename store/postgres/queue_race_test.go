@@ -29,13 +29,13 @@ func TestQueueInterleavings(t *testing.T) {
 		check              func(t *testing.T, url string) error
 		function, old, new string
 	}{
-		{"a take waits for no begin and never wins over it", beginUnderWay, "take_lapsed_claims", "FOR NO KEY UPDATE SKIP LOCKED", ""},
-		{"a take that saw no step looks again", stepSeenLate, "take_lapsed_claims", "WHERE coalesce(x.step_end <= t, true)", ""},
-		{"a take beside a renewal under way", takeBesideRenewal, "take_lapsed_claims", "FOR SHARE SKIP LOCKED", ""},
+		{"a take waits for no begin and never wins over it", beginUnderWay, "claim_lapsed_keys", "FOR NO KEY UPDATE SKIP LOCKED", ""},
+		{"a take that saw no step looks again", stepSeenLate, "claim_lapsed_keys", "WHERE coalesce(x.step_ends_at <= t, true)", ""},
+		{"a take beside a renewal under way", takeBesideRenewal, "claim_lapsed_keys", "FOR SHARE SKIP LOCKED", ""},
 		{"the order is that of the commits", commitOrder, "number_batches", "FOR NO KEY UPDATE", ""},
 		{"an idle mark beside an enqueuer", idleBesideEnqueue, "mark_idle", "FOR NO KEY UPDATE SKIP LOCKED", ""},
 		{"who falls asleep sees what is being committed", asleepBesideEnqueue, "number_batches", "pg_advisory_xact_lock_shared", "concat"},
-		{"… to an idle key", asleepBesideIdleKey, "make_ready", "pg_advisory_xact_lock_shared", "concat"},
+		{"… to an idle key", asleepBesideIdleKey, "make_key_ready", "pg_advisory_xact_lock_shared", "concat"},
 		{"who falls asleep sees what is being offered", asleepBesideOffer, "wake_members", "pg_advisory_xact_lock_shared", "concat"},
 		{"an old snapshot does not number", oldSnapshot, "append_to_key", "IF v_current THEN", "IF true THEN"},
 		{"a queue that is removed gets no message", removalBesideEnqueue, "number_batches", "pg_advisory_xact_lock_shared", "concat"},
@@ -150,7 +150,7 @@ func stepSeenLate(t *testing.T, url string) error {
 	}
 	gone(t, url, s, a.ID)
 	// The gate is in the statement that locks, which has its snapshot by then.
-	const gate = `CREATE OR REPLACE FUNCTION {{rules}}.step_end(c understudy.claim) RETURNS timestamptz LANGUAGE plpgsql STABLE AS $$
+	const gate = `CREATE OR REPLACE FUNCTION {{rules}}.step_ends_at(c understudy.claim) RETURNS timestamptz LANGUAGE plpgsql STABLE AS $$
 		BEGIN %s RETURN (SELECT h.hold FROM {{rules}}.head('work', c.key, c.done) h WHERE h.term = c.term); END $$`
 	exec(t, url, fmt.Sprintf(postgres.InSQL(gate), "PERFORM pg_advisory_xact_lock_shared(7);"))
 	closed := begin(t, connect(t, url))
@@ -375,7 +375,7 @@ func asleepBesideKey(t *testing.T, url, key string) error {
 }
 
 func asleepBesideOffer(t *testing.T, url string) error {
-	offer := postgres.InSQL("SELECT {{rules}}.offer_claims($1, ARRAY[$2], 0, 10000)")
+	offer := postgres.InSQL("SELECT {{rules}}.offer_keys($1, ARRAY[$2], 0, 10000)")
 	return asleepBeside(t, url, func(tx pgx.Tx) {
 		if _, err := tx.Exec(t.Context(), offer, dispatch.Space(work), "k-"+lease.NewID()); err != nil {
 			t.Fatal(err)

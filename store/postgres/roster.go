@@ -14,7 +14,7 @@ import (
 func (s *Store) Join(ctx context.Context, id lease.ID, session string) (lease.Lease, error) {
 	var lives bool
 	var l lease.Lease
-	err := s.queryRow(ctx, ordinary, "SELECT j.lives, (j.lease).* FROM {{rules}}.join_line($1, $2, $3, $4) j",
+	err := s.queryRow(ctx, ordinary, "SELECT j.lives, (j.lease).* FROM {{rules}}.join_waiting_list($1, $2, $3, $4) j",
 		func(r pgx.Row) (err error) {
 			l, err = scanLease(r, &lives)
 			return err

@@ -62,7 +62,7 @@ func (r registry) Report(ctx context.Context, n shard.Record, urgent bool) (v sh
 
 // ReadView implements [shard.Registry].
 func (r registry) ReadView(ctx context.Context, name string) (v shard.View, err error) {
-	err = r.db.queryRow(ctx, ordinary, `SELECT {{rules}}.shard_get($1, $2)`, func(row pgx.Row) (err error) {
+	err = r.db.queryRow(ctx, ordinary, `SELECT {{rules}}.shard_read_view($1, $2)`, func(row pgx.Row) (err error) {
 		v, err = scanView(row)
 		return err
 	}, name, lockPatience{})
@@ -97,7 +97,7 @@ func (r registry) UpdateRow(ctx context.Context, d shard.RowUpdate) (rev int64, 
 		e = *d.Event
 	}
 	var decided bool
-	err = r.db.rowReadCommitted(ctx, `SELECT decided, rev FROM {{rules}}.shard_decide($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)`,
+	err = r.db.rowReadCommitted(ctx, `SELECT decided, rev FROM {{rules}}.shard_update_row($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)`,
 		func(row pgx.Row) error { return row.Scan(&decided, &rev) },
 		d.Row.Name, d.Row.Rev, d.Remove, d.Row.Primary, string(doc), append([]string{}, d.Drop...),
 		q.nodes, q.ids, q.within, q.docs, int64(shard.MaxQueue),
@@ -114,7 +114,7 @@ func (r registry) UpdateRow(ctx context.Context, d shard.RowUpdate) (rev int64, 
 // Lock implements [shard.Registry].
 func (r registry) Lock(ctx context.Context, l shard.Lock) error {
 	var held *string
-	err := r.db.rowReadCommitted(ctx, `SELECT {{rules}}.shard_take_lock($1, $2, $3, $4, $5, $6)`,
+	err := r.db.rowReadCommitted(ctx, `SELECT {{rules}}.shard_acquire_lock($1, $2, $3, $4, $5, $6)`,
 		func(row pgx.Row) error { return row.Scan(&held) },
 		l.Primary, l.Shard, l.Value, clean(l.Instead), shard.LockTime.Microseconds(), lockPatience{})
 	switch {
@@ -128,7 +128,7 @@ func (r registry) Lock(ctx context.Context, l shard.Lock) error {
 
 // Unlock implements [shard.Registry].
 func (r registry) Unlock(ctx context.Context, l shard.Lock) error {
-	err := r.db.callReadCommitted(ctx, `SELECT {{rules}}.shard_unlock($1, $2, $3, $4)`, l.Primary, l.Shard, clean(l.Instead), lockPatience{})
+	err := r.db.callReadCommitted(ctx, `SELECT {{rules}}.shard_release_lock($1, $2, $3, $4)`, l.Primary, l.Shard, clean(l.Instead), lockPatience{})
 	return during(err, "giving the failover lock of primary %.8s up", l.Primary)
 }
 
@@ -188,7 +188,7 @@ func leaseOf(name string, texts textRow) (l lease.Lease, now time.Time, err erro
 	if err := json.Unmarshal([]byte(texts[0]), &words); err != nil {
 		return l, now, fmt.Errorf("%w: the lease of shard %q cannot be read: %w", lease.ErrUnavailable, name, err)
 	}
-	// In the order of the type "shown".
+	// In the order of the type shown_lease.
 	t := texts[1:]
 	shown := textRow{
 		shard.Space, name, t[0], words[0], words[1], words[2], words[3], t[1], t[2], t[3], t[4], t[5], t[6],

@@ -21,7 +21,7 @@ DECLARE
 BEGIN
     IF NEW.seq IS NULL
         AND NEW.n OPERATOR(pg_catalog.=) pg_catalog.currval('{{schema}}.batch_n') -- so none comes after it
-        AND {{rules}}.is_plain(NEW.key, NEW.id, NEW.content_type, NEW.payload)
+        AND {{rules}}.is_plainly_valid(NEW.key, NEW.id, NEW.content_type, NEW.payload)
         AND pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.=) 'read committed' THEN
         -- Enqueuers of one key wait here for the commit of the one before.
         SELECT e.last, e.term INTO v_last, v_term FROM {{schema}}.tail e
@@ -38,7 +38,7 @@ BEGIN
             IF v_busy THEN
                 RETURN NULL;
             ELSIF NOT v_busy THEN
-                v_asleep := {{rules}}.make_ready(NEW.queue, NEW.key, v_term, v_last);
+                v_asleep := {{rules}}.make_key_ready(NEW.queue, NEW.key, v_term, v_last);
             END IF;
         -- The locks of remove_queue and of wake_members, before the statement that looks who sleeps.
         ELSIF pg_catalog.pg_advisory_xact_lock_shared(pg_catalog.hashtext('understudy ' OPERATOR(pg_catalog.||) {{channel}}),
@@ -91,7 +91,7 @@ DECLARE
 BEGIN
     INSERT INTO {{schema}}.batch (queue, key, id, content_type, payload)
     SELECT q.name, enqueue.key, coalesce(enqueue.id, {{schema}}.new_id()), enqueue.content_type, enqueue.payload FROM {{schema}}.queue q
-     WHERE q.name OPERATOR(pg_catalog.=) enqueue.queue AND {{rules}}.is_plain(enqueue.key, coalesce(enqueue.id, 'new'), enqueue.content_type, enqueue.payload)
+     WHERE q.name OPERATOR(pg_catalog.=) enqueue.queue AND {{rules}}.is_plainly_valid(enqueue.key, coalesce(enqueue.id, 'new'), enqueue.content_type, enqueue.payload)
     ON CONFLICT (id, queue) DO NOTHING RETURNING batch.id INTO v_id;
     IF v_id IS NULL THEN
         RETURN {{schema}}.enqueue(enqueue.queue, enqueue.key, enqueue.payload, enqueue.id, enqueue.content_type, NULL);

@@ -15,7 +15,7 @@ SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     a jsonb := coalesce(nullif(attempt, ''), '{}');
     every integer := extract(epoch FROM timeout) * 200; -- ms
-    l {{rules}}.shown;
+    l {{rules}}.shown_lease;
     v_verdict text;
     v_term bigint;
     seen text;

@@ -29,7 +29,7 @@ BEGIN
         ELSIF b.over THEN
             v_said := {{rules}}.retry_dead_lettered(b, p_action, p_who);
         ELSE
-            v_said := {{rules}}.apply_to_open(b, p_action, p_who);
+            v_said := {{rules}}.apply_to_unfinished(b, p_action, p_who);
         END IF;
         IF v_said IS NOT NULL THEN
             RETURN v_said;
@@ -72,7 +72,7 @@ END $$;
 
 -- What is done with a batch that is not over, under the lock of its key's claim.
 -- Null: it is over by now.
-CREATE FUNCTION {{rules}}.apply_to_open(b {{schema}}.batch, p_action text, p_who text) RETURNS text LANGUAGE plpgsql AS $$
+CREATE FUNCTION {{rules}}.apply_to_unfinished(b {{schema}}.batch, p_action text, p_who text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     c {{schema}}.claim;
     t timestamptz;
@@ -185,10 +185,10 @@ BEGIN
     IF NOT FOUND THEN
         RETURN 0;
     END IF;
-    PERFORM {{rules}}.scan_by_place_only(true);
+    PERFORM {{rules}}.scan_by_ctid_only(true);
     DELETE FROM {{schema}}.batch x WHERE x.ctid = ANY (v_tids) AND x.over AND x.ended < p_before;
     GET DIAGNOSTICS v_deleted = ROW_COUNT;
-    PERFORM {{rules}}.scan_by_place_only(false);
+    PERFORM {{rules}}.scan_by_ctid_only(false);
     IF v_dead > 0 THEN
         -- Dead letters never count as done.
         UPDATE {{schema}}.tail x SET moved = moved + v_dead WHERE x.queue = p_queue AND x.key = p_key;

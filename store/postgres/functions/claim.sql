@@ -9,7 +9,7 @@
 -- The settings of configure_statement, for functions that work on lists of keys. Their plans are
 -- kept, and were perhaps made when the tables were empty; so they leave no choice. Rows
 -- are looked up one by one, in a LATERAL subquery that locks or ends in OFFSET 0, and
--- are then changed by their places (ctid), with scan_by_place_only switched on for that statement.
+-- are then changed by their places (ctid), with scan_by_ctid_only switched on for that statement.
 CREATE FUNCTION {{rules}}.configure_key_statement(p_patience bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
@@ -22,7 +22,7 @@ BEGIN
             set_config('plan_cache_mode', 'force_generic_plan', true);
 END $$;
 
-CREATE FUNCTION {{rules}}.scan_by_place_only(p_on boolean) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION {{rules}}.scan_by_ctid_only(p_on boolean) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('enable_indexscan', CASE WHEN p_on THEN 'off' ELSE 'on' END, true),
             set_config('enable_indexonlyscan', CASE WHEN p_on THEN 'off' ELSE 'on' END, true);
@@ -67,7 +67,7 @@ BEGIN
     END IF;
 END $$;
 
-CREATE FUNCTION {{rules}}.offer_claims(p_space text, p_keys text[], p_in bigint, p_patience bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION {{rules}}.offer_keys(p_space text, p_keys text[], p_in bigint, p_patience bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     t timestamptz;
     v_ready bigint;
@@ -89,19 +89,19 @@ BEGIN
     END IF;
 END $$;
 
-CREATE FUNCTION {{rules}}.withdraw_claims(p_space text, p_keys text[], p_patience bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION {{rules}}.withdraw_keys(p_space text, p_keys text[], p_patience bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     v_tids tid[];
 BEGIN
     PERFORM {{rules}}.configure_key_statement(p_patience);
     v_tids := ARRAY(SELECT l.tid FROM unnest(p_keys) k (key), LATERAL (
         SELECT c.ctid AS tid FROM {{schema}}.claim c WHERE c.space = p_space AND c.key = k.key FOR UPDATE) l);
-    PERFORM {{rules}}.scan_by_place_only(true);
+    PERFORM {{rules}}.scan_by_ctid_only(true);
     DELETE FROM {{schema}}.claim c WHERE c.ctid = ANY (v_tids);
-    PERFORM {{rules}}.scan_by_place_only(false);
+    PERFORM {{rules}}.scan_by_ctid_only(false);
 END $$;
 
--- Tells whether a key is ready that may be taken. As in take_claims, free ones that
+-- Tells whether a key is ready that may be taken. As in claim_keys, free ones that
 -- are ready since before p_from are not looked for.
 CREATE FUNCTION {{rules}}.has_free_key(p_space text, p_from timestamptz, t timestamptz) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -110,7 +110,7 @@ BEGIN
                       AND c.ready_at >= CASE WHEN p_from <= t THEN p_from ELSE '-infinity' END)
         OR EXISTS (SELECT FROM {{schema}}.member m, LATERAL (
                        SELECT FROM {{schema}}.claim c WHERE c.session = m.session AND c.session <> '' AND c.space = p_space
-                          AND c.ready_at <= t AND coalesce({{rules}}.step_end(c) <= t, true) LIMIT 1) c
+                          AND c.ready_at <= t AND coalesce({{rules}}.step_ends_at(c) <= t, true) LIMIT 1) c
                     WHERE m.space = p_space AND NOT {{rules}}.is_alive(m.session, t));
 END $$;
 
@@ -171,7 +171,7 @@ BEGIN
 END $$;
 
 -- Takes keys of one lapsed session.
-CREATE FUNCTION {{rules}}.take_lapsed_claims(p_space text, p_old text, me {{schema}}.session, p_most bigint)
+CREATE FUNCTION {{rules}}.claim_lapsed_keys(p_space text, p_old text, me {{schema}}.session, p_most bigint)
 RETURNS TABLE (key text, term bigint, interrupted boolean) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -189,13 +189,13 @@ BEGIN
         RETURN;
     END IF;
     v_tids := ARRAY(SELECT c.ctid FROM {{schema}}.claim c
-        WHERE c.session = p_old AND c.session <> '' AND c.space = p_space AND c.ready_at <= t AND coalesce({{rules}}.step_end(c) <= t, true)
+        WHERE c.session = p_old AND c.session <> '' AND c.space = p_space AND c.ready_at <= t AND coalesce({{rules}}.step_ends_at(c) <= t, true)
         LIMIT p_most FOR NO KEY UPDATE SKIP LOCKED);
     -- Once more, under the locks: a step may have begun meanwhile.
-    SELECT array_agg(x.tid), array_agg(x.step_end IS NOT NULL) INTO v_tids, v_interrupted
-      FROM unnest(v_tids) k (tid), LATERAL (SELECT c.ctid AS tid, {{rules}}.step_end(c) AS step_end FROM {{schema}}.claim c WHERE c.ctid = k.tid OFFSET 0) x
-     WHERE coalesce(x.step_end <= t, true);
-    PERFORM {{rules}}.scan_by_place_only(true);
+    SELECT array_agg(x.tid), array_agg(x.step_ends_at IS NOT NULL) INTO v_tids, v_interrupted
+      FROM unnest(v_tids) k (tid), LATERAL (SELECT c.ctid AS tid, {{rules}}.step_ends_at(c) AS step_ends_at FROM {{schema}}.claim c WHERE c.ctid = k.tid OFFSET 0) x
+     WHERE coalesce(x.step_ends_at <= t, true);
+    PERFORM {{rules}}.scan_by_ctid_only(true);
     WITH taken AS (
         UPDATE {{schema}}.claim c
            SET term = greatest(c.term + 1, {{rules}}.milliseconds(t)), session = me.id, since = t,
@@ -204,7 +204,7 @@ BEGIN
         RETURNING c.key, c.term, c.interrupted
     )
     SELECT array_agg(x.key), array_agg(x.term), array_agg(x.interrupted) INTO v_keys, v_terms, v_interrupted FROM taken x;
-    PERFORM {{rules}}.scan_by_place_only(false);
+    PERFORM {{rules}}.scan_by_ctid_only(false);
     IF v_keys IS NOT NULL THEN
         INSERT INTO {{schema}}.event (at, part, subject, from_label, to_label, term, reason, duration_ns)
         SELECT t, 'claim', p_space, coalesce({{rules}}.label(old.name, old.instance_id), ''), {{rules}}.label(me.name, me.instance_id),
@@ -221,7 +221,7 @@ AS $$ SELECT floor(extract(epoch FROM t) * 1000)::bigint $$;
 -- does not live. Free keys that are ready since before p_from are left out. What was
 -- taken and worked off stays in the index for as long as any transaction might see it,
 -- and a taker need not wade through that each time.
-CREATE FUNCTION {{rules}}.take_claims(p_space text, p_session text, p_most bigint, p_fresh bigint, p_linger bigint, p_from timestamptz, p_patience bigint)
+CREATE FUNCTION {{rules}}.claim_keys(p_space text, p_session text, p_most bigint, p_fresh bigint, p_linger bigint, p_from timestamptz, p_patience bigint)
 RETURNS TABLE (key text, term bigint, interrupted boolean, at timestamptz) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -247,7 +247,7 @@ BEGIN
         WHERE m.space = p_space AND m.session <> p_session AND NOT {{rules}}.is_alive(m.session, t))
     LOOP
         EXIT WHEN v_found >= p_most;
-        RETURN QUERY SELECT x.key, x.term, x.interrupted, NULL::timestamptz FROM {{rules}}.take_lapsed_claims(p_space, v_old, me, p_most - v_found) x;
+        RETURN QUERY SELECT x.key, x.term, x.interrupted, NULL::timestamptz FROM {{rules}}.claim_lapsed_keys(p_space, v_old, me, p_most - v_found) x;
         GET DIAGNOSTICS v_taken = ROW_COUNT;
         v_found := v_found + v_taken;
     END LOOP;
@@ -265,12 +265,12 @@ BEGIN
               AND greatest(c.ready_at, c.since) > t - {{rules}}.microseconds(p_linger)
             ORDER BY c.ready_at LIMIT least(p_fresh, p_most - v_found - cardinality(v_tids)) FOR NO KEY UPDATE SKIP LOCKED);
     END IF;
-    PERFORM {{rules}}.scan_by_place_only(true);
+    PERFORM {{rules}}.scan_by_ctid_only(true);
     RETURN QUERY UPDATE {{schema}}.claim c
        SET term = greatest(c.term + 1, {{rules}}.milliseconds(t)), session = p_session, since = t
       FROM unnest(v_tids) x (tid) WHERE c.ctid = x.tid
     RETURNING c.key, c.term, c.interrupted, NULL::timestamptz;
-    PERFORM {{rules}}.scan_by_place_only(false);
+    PERFORM {{rules}}.scan_by_ctid_only(false);
     IF (v_tids <> '{}' OR v_found > 0) AND NOT EXISTS (SELECT FROM {{schema}}.member m WHERE m.space = p_space AND m.session = p_session) THEN
         INSERT INTO {{schema}}.member (space, session, joined) VALUES (p_space, p_session, false) ON CONFLICT DO NOTHING;
     END IF;
@@ -278,7 +278,7 @@ BEGIN
 END $$;
 
 -- Begins steps and returns the keys; null if the session does not live.
-CREATE FUNCTION {{rules}}.begin_claims(p_space text, p_session text, p_hold bigint, p_keys text[], p_terms bigint[], p_patience bigint)
+CREATE FUNCTION {{rules}}.start_steps(p_space text, p_session text, p_hold bigint, p_keys text[], p_terms bigint[], p_patience bigint)
 RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
     t timestamptz;
@@ -293,14 +293,14 @@ BEGIN
     IF NOT {{rules}}.is_alive(p_session, t) THEN
         RETURN NULL;
     END IF;
-    PERFORM {{rules}}.scan_by_place_only(true);
+    PERFORM {{rules}}.scan_by_ctid_only(true);
     UPDATE {{schema}}.claim c SET in_step = true, hold_until = t + {{rules}}.microseconds(p_hold), offered_at = NULL FROM unnest(v_tids) x (tid) WHERE c.ctid = x.tid;
-    PERFORM {{rules}}.scan_by_place_only(false);
+    PERFORM {{rules}}.scan_by_ctid_only(false);
     RETURN v_keys;
 END $$;
 
 -- Ends steps and returns the keys for which that was accepted.
-CREATE FUNCTION {{rules}}.finish_claims(p_space text, p_session text, p_keys text[], p_terms bigint[], p_in bigint[],
+CREATE FUNCTION {{rules}}.finish_steps(p_space text, p_session text, p_keys text[], p_terms bigint[], p_in bigint[],
     p_idle boolean[], p_release boolean[], p_patience bigint) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
     t timestamptz;
@@ -313,7 +313,7 @@ BEGIN
         SELECT c.ctid AS tid FROM {{schema}}.claim c WHERE c.space = p_space AND c.key = k.key AND c.session = p_session AND c.session <> ''
            AND c.term = k.term FOR NO KEY UPDATE) l ON true);
     t := {{schema}}.clock();
-    PERFORM {{rules}}.scan_by_place_only(true);
+    PERFORM {{rules}}.scan_by_ctid_only(true);
     WITH finished AS (
         -- A held key that is ready stays so as it was: then nothing that is indexed changes.
         UPDATE {{schema}}.claim c
@@ -325,14 +325,14 @@ BEGIN
         RETURNING c.key, c.session = '' AND c.ready_at <= t AS given
     )
     SELECT count(*) FILTER (WHERE given), coalesce(array_agg(key), '{}') INTO v_given, v_keys FROM finished;
-    PERFORM {{rules}}.scan_by_place_only(false);
+    PERFORM {{rules}}.scan_by_ctid_only(false);
     IF v_given > 0 THEN
         PERFORM {{rules}}.wake_members(p_space, v_given);
     END IF;
     RETURN v_keys;
 END $$;
 
-CREATE FUNCTION {{rules}}.release_claims(p_space text, p_session text, p_keys text[], p_terms bigint[], p_patience bigint)
+CREATE FUNCTION {{rules}}.release_keys(p_space text, p_session text, p_keys text[], p_terms bigint[], p_patience bigint)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     t timestamptz;
@@ -346,8 +346,8 @@ BEGIN
            AND c.term = k.term FOR NO KEY UPDATE) l);
     t := {{schema}}.clock();
     v_interrupted := ARRAY(SELECT x.in_step FROM unnest(v_tids) k (tid), LATERAL (
-        SELECT {{rules}}.step_end(c) IS NOT NULL AS in_step FROM {{schema}}.claim c WHERE c.ctid = k.tid OFFSET 0) x);
-    PERFORM {{rules}}.scan_by_place_only(true);
+        SELECT {{rules}}.step_ends_at(c) IS NOT NULL AS in_step FROM {{schema}}.claim c WHERE c.ctid = k.tid OFFSET 0) x);
+    PERFORM {{rules}}.scan_by_ctid_only(true);
     WITH released AS (
         UPDATE {{schema}}.claim c
            SET session = '', since = t, interrupted = c.interrupted OR x.interrupted, in_step = false, hold_until = NULL,
@@ -356,7 +356,7 @@ BEGIN
         RETURNING c.ready_at <= t AS given
     )
     SELECT count(*) FILTER (WHERE given) INTO v_given FROM released;
-    PERFORM {{rules}}.scan_by_place_only(false);
+    PERFORM {{rules}}.scan_by_ctid_only(false);
     IF v_given > 0 THEN
         PERFORM {{rules}}.wake_members(p_space, v_given);
     END IF;

@@ -48,7 +48,7 @@ BEGIN
          WHERE b.queue = p_queue AND b.key = x.key AND b.seq = x.seq AND NOT b.over AND b.state NOT IN ('invalid', 'failed')
            AND (b.state <> 'queued' OR b.seq = (SELECT h.seq FROM {{rules}}.head(p_queue, x.key, x.done) h))
         OFFSET 0) l ON x.term = x.held);
-    PERFORM {{rules}}.scan_by_place_only(true);
+    PERFORM {{rules}}.scan_by_ctid_only(true);
     RETURN QUERY UPDATE {{schema}}.batch b
        SET state = x.state, over = x.after = 'next', hold = NULL, term = x.term,
            ended = CASE WHEN x.after = 'next' OR x.state IN ('committed', 'invalid', 'failed') THEN t END,
@@ -61,7 +61,7 @@ BEGIN
            x (tid, term, state, after, attempt, code, detail, link, i)
      WHERE b.ctid = x.tid
     RETURNING x.i;
-    PERFORM {{rules}}.scan_by_place_only(false);
+    PERFORM {{rules}}.scan_by_ctid_only(false);
 END $$;
 
 -- Marks keys that have nothing to do as idle, and tells which; those that got a
@@ -101,9 +101,9 @@ BEGIN
       LEFT JOIN LATERAL (SELECT b.seq AS last FROM {{schema}}.batch b
         WHERE b.queue = p_queue AND b.key = k.key AND b.seq > k.last ORDER BY b.seq DESC LIMIT 1) m ON true
      WHERE NOT EXISTS (SELECT FROM {{rules}}.head(p_queue, k.key, c.done) OFFSET 0);
-    PERFORM {{rules}}.scan_by_place_only(true);
+    PERFORM {{rules}}.scan_by_ctid_only(true);
     UPDATE {{schema}}.tail e SET last = x.last FROM unnest(v_tids, v_lasts) x (tid, last) WHERE e.ctid = x.tid;
-    PERFORM {{rules}}.scan_by_place_only(false);
+    PERFORM {{rules}}.scan_by_ctid_only(false);
     -- A key that nothing was ever enqueued to was offered by hand.
     FOREACH v_key IN ARRAY busy LOOP
         IF NOT EXISTS (SELECT FROM {{schema}}.tail e WHERE e.queue = p_queue AND e.key = v_key) THEN
@@ -114,10 +114,10 @@ BEGIN
 END $$;
 
 -- Begins with heads: sends count as attempts.
-CREATE FUNCTION {{rules}}.begin_batches(t timestamptz, p_hold timestamptz, p_tids tid[], p_terms bigint[], p_works text[])
+CREATE FUNCTION {{rules}}.start_heads(t timestamptz, p_hold timestamptz, p_tids tid[], p_terms bigint[], p_works text[])
 RETURNS SETOF {{schema}}.batch LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM {{rules}}.scan_by_place_only(true);
+    PERFORM {{rules}}.scan_by_ctid_only(true);
     RETURN QUERY UPDATE {{schema}}.batch b
        SET hold = p_hold, term = x.term,
            state = CASE WHEN x.work = 'ask' THEN 'unknown' ELSE 'submitting' END,
@@ -132,7 +132,7 @@ BEGIN
       FROM unnest(p_tids, p_terms, p_works) x (tid, term, work)
      WHERE b.ctid = x.tid
     RETURNING b.*;
-    PERFORM {{rules}}.scan_by_place_only(false);
+    PERFORM {{rules}}.scan_by_ctid_only(false);
 END $$;
 
 -- One exchange with a deliverer. The keys are sorted, and each is there once: with a
@@ -267,7 +267,7 @@ BEGIN
     END LOOP;
 
     IF v_changed THEN
-        PERFORM {{rules}}.scan_by_place_only(true);
+        PERFORM {{rules}}.scan_by_ctid_only(true);
         UPDATE {{schema}}.claim c
            SET interrupted = c.interrupted AND NOT x.accepted,
                done = greatest(c.done, x.head - 1, CASE WHEN x.accepted AND x.after = 'next' THEN x.seq END),
@@ -277,7 +277,7 @@ BEGIN
           FROM unnest(v_tid, v_accepted, p_afters, p_seqs, v_given, v_ready, v_blocked, v_was_blocked, v_interrupted, v_done, h_seq)
                x (tid, accepted, after, seq, given, ready, blocked, was_blocked, interrupted, done, head)
          WHERE c.ctid = x.tid AND (x.given OR x.accepted AND (x.interrupted OR x.was_blocked OR x.blocked IS NOT NULL) OR x.head > x.done + 64);
-        PERFORM {{rules}}.scan_by_place_only(false);
+        PERFORM {{rules}}.scan_by_ctid_only(false);
         INSERT INTO {{schema}}.event (at, part, subject, from_label, to_label, term, reason, duration_ns)
         SELECT t, 'batch', p_queue || '/' || x.key, '', '', x.term,
                {{rules}}.shorten_reason(coalesce('blocked: ' || x.blocked, 'unblocked: ' || x.state)), 0
@@ -293,7 +293,7 @@ BEGIN
         RETURN QUERY SELECT b.key, NULL::boolean, 'held', CASE WHEN b.state = 'unknown' THEN 'ask' ELSE 'send' END, b.seq, b.term, b.attempts,
                 b.id, b.content_type, {{rules}}.nanoseconds(t - b.enqueued) / 1000, b.code, b.detail, b.link, b.payload, b.headers::text,
                 b.state <> 'unknown' AND coalesce(b.trail @? '$[*] ? (@.action starts with "retry")', false)
-          FROM {{rules}}.begin_batches(t, t + {{rules}}.microseconds(p_window),
+          FROM {{rules}}.start_heads(t, t + {{rules}}.microseconds(p_window),
             ARRAY(SELECT x.tid FROM unnest(h_tid, v_work) x (tid, work) WHERE x.work <> 'poll'),
             ARRAY(SELECT x.term FROM unnest(v_term, v_work) x (term, work) WHERE x.work <> 'poll'),
             ARRAY(SELECT x.work FROM unnest(v_work) x (work) WHERE x.work <> 'poll')) b;

@@ -41,9 +41,9 @@ BEGIN
     PERFORM pg_notify({{channel}}, CASE WHEN octet_length(v_change) < 7900 THEN v_change ELSE '' END);
 END $$;
 
--- A lease as it stands; one row, also for a lease that was never held. In time
+-- A lease as it is read, with its holder's session; one row, also for a lease that was never held. In time
 -- differences "at" is the clock.
-CREATE TYPE {{rules}}.shown AS (
+CREATE TYPE {{rules}}.shown_lease AS (
     space text, key text, term bigint, session text, holder_id text, holder_name text, holder_address text,
     interval_nanos bigint, timeout_nanos bigint, seq bigint, deadline timestamptz, ended boolean,
     since timestamptz, successor text, reserved timestamptz, asked boolean, asked_for text,
@@ -52,7 +52,7 @@ CREATE TYPE {{rules}}.shown AS (
 -- How many live sessions wait for a lease; to one that waits, how many before it, 4 at most: few of them matter, and a
 -- crowd that counts itself at each renewal is slow. In PL/pgSQL, which keeps its plans: a function in SQL that cannot be
 -- inlined is planned at each call.
-CREATE FUNCTION {{rules}}.waiting(p_space text, p_key text, p_session text, t timestamptz) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+CREATE FUNCTION {{rules}}.count_waiting(p_space text, p_key text, p_session text, t timestamptz) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
 DECLARE
     v_place bigint;
 BEGIN
@@ -68,14 +68,14 @@ BEGIN
                    AND (SELECT NOT n.ended AND n.deadline > t FROM {{schema}}.session n WHERE n.id = w.session)
                  ORDER BY w.place DESC LIMIT 4) before);
 END $$;
-CREATE FUNCTION {{rules}}.show_lease(p_space text, p_key text, p_session text) RETURNS SETOF {{rules}}.shown LANGUAGE sql STABLE AS $$
+CREATE FUNCTION {{rules}}.show_lease(p_space text, p_key text, p_session text) RETURNS SETOF {{rules}}.shown_lease LANGUAGE sql STABLE AS $$
     SELECT p_space, p_key, coalesce(l.term, 0), coalesce(l.session, ''),
            coalesce(l.holder_id, ''), coalesce(l.holder_name, ''), coalesce(l.holder_address, ''),
            coalesce(s.interval_ns, 0), coalesce(s.timeout_ns, 0), coalesce(s.seq, 0),
            coalesce(s.deadline, c.at), coalesce(s.ended, false),
            coalesce(l.since, c.at), coalesce(l.successor, ''), coalesce(l.reserved, c.at),
            coalesce(l.asked, false), coalesce(l.asked_for, ''), CASE WHEN l.session <> '' THEN l.places ELSE 0 END,
-           {{rules}}.waiting(p_space, p_key, p_session, c.at),
+           {{rules}}.count_waiting(p_space, p_key, p_session, c.at),
            c.at
       FROM (SELECT {{schema}}.clock() AS at OFFSET 0) c
       LEFT JOIN {{schema}}.lease l ON l.space = p_space AND l.key = p_key
@@ -83,8 +83,8 @@ CREATE FUNCTION {{rules}}.show_lease(p_space text, p_key text, p_session text) R
 $$;
 
 -- Puts a session on a lease's waiting list, if it lives, and shows it the lease.
-CREATE FUNCTION {{rules}}.join_line(p_space text, p_key text, p_session text, p_patience bigint,
-    OUT lives boolean, OUT lease {{rules}}.shown) LANGUAGE plpgsql AS $$
+CREATE FUNCTION {{rules}}.join_waiting_list(p_space text, p_key text, p_session text, p_patience bigint,
+    OUT lives boolean, OUT lease {{rules}}.shown_lease) LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM {{rules}}.configure_statement(p_patience);
     lives := EXISTS (SELECT FROM {{schema}}.session WHERE id = p_session AND NOT ended AND deadline > {{schema}}.clock());
@@ -274,7 +274,7 @@ END $$;
 -- session has lapsed, so that it may take nothing. The lease is the one
 -- that the verdict was given on, never one read later.
 CREATE FUNCTION {{rules}}.acquire(p_space text, p_key text, p_session text, p_seen_term bigint, p_seen_session text,
-    p_seen_seq bigint, p_waited boolean, p_places integer, p_patience bigint, OUT verdict text, OUT lease {{rules}}.shown) LANGUAGE plpgsql AS $$
+    p_seen_seq bigint, p_waited boolean, p_places integer, p_patience bigint, OUT verdict text, OUT lease {{rules}}.shown_lease) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     l {{schema}}.lease;
@@ -342,7 +342,7 @@ BEGIN
             coalesce(old.interval_ns, 0), coalesce(old.timeout_ns, 0), coalesce(old.seq, 0), coalesce(old.deadline, t),
             coalesce(old.ended, false), l.since, l.successor, coalesce(l.reserved, t), l.asked, l.asked_for,
             CASE WHEN l.session <> '' THEN l.places ELSE 0 END,
-            CASE WHEN verdict = 'taken' THEN 0 ELSE {{rules}}.waiting(p_space, p_key, p_session, t) END, t);
+            CASE WHEN verdict = 'taken' THEN 0 ELSE {{rules}}.count_waiting(p_space, p_key, p_session, t) END, t);
     END IF;
 END $$;
 
@@ -464,7 +464,7 @@ BEGIN
         RETURN 'never';
     END IF;
     IF l.term <> p_seen_term OR l.session <> p_seen_session OR coalesce(old.seq, 0) <> p_seen_seq
-        OR NOT old.ended AND old.deadline > t OR {{rules}}.waiting(p_space, p_key, '', t) > 0 THEN
+        OR NOT old.ended AND old.deadline > t OR {{rules}}.count_waiting(p_space, p_key, '', t) > 0 THEN
         RETURN 'held';
     END IF;
     UPDATE {{schema}}.session SET ended = true WHERE id = old.id AND NOT ended;

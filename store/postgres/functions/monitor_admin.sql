@@ -14,7 +14,7 @@ BEGIN
         v_subject := p_alarm;
         IF NOT FOUND THEN RETURN 'alarm'; END IF;
     WHEN p_verb = 'drop-sink' THEN
-        PERFORM {{rules}}.monitor_changed();
+        PERFORM {{rules}}.monitor_bump_generation();
         DELETE FROM {{schema}}.monitor_sink k WHERE k.name = p_source;
         IF NOT FOUND THEN RETURN 'sink'; END IF;
     WHEN p_verb = 'drop-path' THEN
@@ -38,16 +38,16 @@ BEGIN
             v_subject := p_event;
             IF p_verb = 'remove' THEN
                 UPDATE {{schema}}.monitor_event x SET removed = true, rev = x.rev + 1, respread = NULL WHERE x.id = e.id;
-                PERFORM {{rules}}.monitor_changed();
+                PERFORM {{rules}}.monitor_bump_generation();
             ELSIF e.paused <> (p_verb = 'pause') THEN
                 UPDATE {{schema}}.monitor_event x
                    SET paused = p_verb = 'pause', base = CASE WHEN p_verb = 'pause' THEN x.base ELSE c.moment END, rev = x.rev + 1, respread = ''
                  WHERE x.id = e.id;
-                PERFORM {{rules}}.monitor_changed();
+                PERFORM {{rules}}.monitor_bump_generation();
             END IF;
         END IF;
     END CASE;
-    PERFORM {{rules}}.monitor_record(c.wall, ARRAY[v_subject], ARRAY[p_reason], ARRAY[0::bigint]);
+    PERFORM {{rules}}.monitor_record_history(c.wall, ARRAY[v_subject], ARRAY[p_reason], ARRAY[0::bigint]);
     RETURN 'done';
 END $$;
 
@@ -104,7 +104,7 @@ BEGIN
 END $$;
 
 -- Makes an instance known whose session lives, and its sinks with their queues. False: it does not live.
-CREATE FUNCTION {{rules}}.monitor_join(p_session text, p_instance text, p_name text, p_address text, p_process integer, p_host text, p_service text,
+CREATE FUNCTION {{rules}}.monitor_register_member(p_session text, p_instance text, p_name text, p_address text, p_process integer, p_host text, p_service text,
     p_active boolean, p_partitions integer, p_sinks text[], p_patience bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     t timestamptz;
@@ -119,7 +119,7 @@ BEGIN
         INSERT INTO {{schema}}.queue (name, made) SELECT DISTINCT 'alarms.' || x.name, t FROM unnest(p_sinks) x (name) ORDER BY 1 ON CONFLICT DO NOTHING;
         INSERT INTO {{schema}}.monitor_sink (name, made) SELECT DISTINCT x.name, t FROM unnest(p_sinks) x (name) ORDER BY 1 ON CONFLICT DO NOTHING;
         IF FOUND THEN
-            PERFORM {{rules}}.monitor_changed();
+            PERFORM {{rules}}.monitor_bump_generation();
         END IF;
     END IF;
     INSERT INTO {{schema}}.monitor_member AS m VALUES (p_session, p_instance, p_name, p_address, p_process, p_host, p_service, p_active, p_partitions, p_sinks, t)
@@ -135,7 +135,7 @@ BEGIN
 END $$;
 
 -- Finds a page of sources, in the order of event and name.
-CREATE FUNCTION {{rules}}.monitor_page_of_sources(p_floor bigint, p_event text, p_source text, p_state text, p_labels text, p_after_event text, p_after text,
+CREATE FUNCTION {{rules}}.monitor_sources(p_floor bigint, p_event text, p_source text, p_state text, p_labels text, p_after_event text, p_after text,
     p_limit integer, p_patience bigint, OUT moment bigint, OUT wall timestamptz, OUT ids bigint[]) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE

@@ -56,7 +56,7 @@ BEGIN
 END $$;
 
 -- Writes to the history what happened to the subjects, and tells that something did.
-CREATE FUNCTION {{rules}}.monitor_record(p_at timestamptz, p_subjects text[], p_reasons text[], p_durations bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION {{rules}}.monitor_record_history(p_at timestamptz, p_subjects text[], p_reasons text[], p_durations bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF p_subjects IS NOT NULL THEN
         INSERT INTO {{schema}}.event (at, part, subject, from_label, to_label, term, reason, duration_ns)
@@ -68,7 +68,7 @@ END $$;
 -- Moves the dues of sources of which nothing has changed since they were judged, and returns
 -- the places of those. What is compared is read under the lock of the due, which whoever
 -- changes it has to wait for before it makes the source due.
-CREATE FUNCTION {{rules}}.monitor_move(p_places bigint[], p_ids bigint[], p_revs bigint[], p_stamps bigint[], p_event_revs bigint[],
+CREATE FUNCTION {{rules}}.monitor_move_due(p_places bigint[], p_ids bigint[], p_revs bigint[], p_stamps bigint[], p_event_revs bigint[],
     p_dues bigint[], p_wells bigint[]) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
     v_places bigint[];
@@ -102,18 +102,18 @@ BEGIN
 END $$;
 
 -- What becomes of one source.
-CREATE TYPE {{rules}}.monitor_transitioned AS (
+CREATE TYPE {{rules}}.monitor_transition AS (
     place bigint, id bigint, turn text, due bigint, base bigint, alarm text, reason text, at timestamptz, grp text,
     event bigint, event_name text, name text, labels jsonb, was text, stood text, seen boolean, state text
 );
 
 -- Turns sources of which nothing has changed since they were judged, and returns the
 -- places of those. Beats under way are waited for; later ones wait, and then see it.
-CREATE FUNCTION {{rules}}.monitor_transition(t bigint, p_wall timestamptz, p_places bigint[], p_ids bigint[], p_revs bigint[], p_stamps bigint[],
+CREATE FUNCTION {{rules}}.monitor_apply_transitions(t bigint, p_wall timestamptz, p_places bigint[], p_ids bigint[], p_revs bigint[], p_stamps bigint[],
     p_event_revs bigint[], p_turns text[], p_dues bigint[], p_bases bigint[], p_alarms text[], p_reasons text[], p_ats bigint[], p_groups text[])
 RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
-    v_turned {{rules}}.monitor_transitioned[];
+    v_turned {{rules}}.monitor_transition[];
 BEGIN
     PERFORM FROM unnest(p_ids) x (id), LATERAL (
         SELECT FROM {{schema}}.monitor_beat b JOIN {{schema}}.monitor_source s ON s.id = b.id WHERE b.id = x.id FOR NO KEY UPDATE OF b, s) l;
@@ -121,7 +121,7 @@ BEGIN
                e.id, e.name, s.name, s.labels, s.state, s.alarm, b.at <> 0,
                CASE x.turn WHEN 'ONSET' THEN 'down' WHEN 'return' THEN 'up' WHEN 'retire' THEN 'retired' WHEN 'forget' THEN NULL
                     WHEN 'resume' THEN CASE WHEN s.alarm <> '' THEN 'down' ELSE 'up' END
-                    ELSE CASE WHEN s.state = 'down' THEN 'up' ELSE s.state END END)::{{rules}}.monitor_transitioned ORDER BY x.id)
+                    ELSE CASE WHEN s.state = 'down' THEN 'up' ELSE s.state END END)::{{rules}}.monitor_transition ORDER BY x.id)
       INTO v_turned
       FROM (SELECT DISTINCT ON (x.id) x.*
               FROM unnest(p_places, p_ids, p_revs, p_stamps, p_event_revs, p_turns, p_dues, p_bases, p_alarms, p_reasons, p_ats, p_groups)
@@ -144,7 +144,7 @@ BEGIN
            ended = CASE x.turn WHEN 'retire' THEN t WHEN 'return' THEN 0 ELSE s.ended END,
            asked = s.asked AND x.turn NOT IN ('retire', 'return')
       FROM unnest(v_turned) x WHERE s.id = x.id AND x.turn <> 'forget';
-    PERFORM {{rules}}.monitor_alarms(p_wall, v_turned);
+    PERFORM {{rules}}.monitor_start_and_end_alarms(p_wall, v_turned);
     UPDATE {{schema}}.monitor_due d SET due = x.due FROM unnest(v_turned) x WHERE d.id = x.id AND x.turn <> 'forget';
     IF 'forget' = ANY (p_turns) THEN
         DELETE FROM {{schema}}.monitor_beat b USING unnest(v_turned) x WHERE b.id = x.id AND x.turn = 'forget';
@@ -162,7 +162,7 @@ BEGIN
 END $$;
 
 -- Begins and ends the alarms of sources that turn.
-CREATE FUNCTION {{rules}}.monitor_alarms(p_wall timestamptz, p_turned {{rules}}.monitor_transitioned[]) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION {{rules}}.monitor_start_and_end_alarms(p_wall timestamptz, p_turned {{rules}}.monitor_transition[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     v_subjects text[];
     v_reasons text[];
@@ -182,11 +182,11 @@ BEGIN
     )
     SELECT array_agg(subject ORDER BY place), array_agg(reason ORDER BY place), array_agg(lasted ORDER BY place)
       INTO v_subjects, v_reasons, v_lasted FROM both_kinds;
-    PERFORM {{rules}}.monitor_record(p_wall, v_subjects, v_reasons, v_lasted);
+    PERFORM {{rules}}.monitor_record_history(p_wall, v_subjects, v_reasons, v_lasted);
 END $$;
 
 -- Makes changes, those that only move dues and others, and tells which were made.
-CREATE FUNCTION {{rules}}.monitor_apply(p_floor bigint, p_ids bigint[], p_revs bigint[], p_stamps bigint[], p_event_revs bigint[], p_turns text[],
+CREATE FUNCTION {{rules}}.monitor_apply_changes(p_floor bigint, p_ids bigint[], p_revs bigint[], p_stamps bigint[], p_event_revs bigint[], p_turns text[],
     p_dues bigint[], p_wells bigint[], p_bases bigint[], p_alarms text[], p_reasons text[], p_ats bigint[], p_groups text[],
     p_places bigint[], p_sinks text[], p_keys text[], p_nids text[], p_payloads bytea[], p_patience bigint, OUT made bigint[], OUT moment bigint) LANGUAGE plpgsql AS $$
 DECLARE
@@ -197,14 +197,14 @@ BEGIN
     moment := v_now.moment;
     made := '{}';
     IF EXISTS (SELECT FROM unnest(p_turns) x (turn) WHERE x.turn <> '') THEN
-        SELECT {{rules}}.monitor_transition(v_now.moment, v_now.wall, array_agg(x.i), array_agg(x.id), array_agg(x.rev), array_agg(x.stamp), array_agg(x.event_rev),
+        SELECT {{rules}}.monitor_apply_transitions(v_now.moment, v_now.wall, array_agg(x.i), array_agg(x.id), array_agg(x.rev), array_agg(x.stamp), array_agg(x.event_rev),
                    array_agg(x.turn), array_agg(x.due), array_agg(x.base), array_agg(x.alarm), array_agg(x.reason), array_agg(x.at), array_agg(x.grp))
           INTO made
           FROM (SELECT x.* FROM unnest(p_ids, p_revs, p_stamps, p_event_revs, p_turns, p_dues, p_bases, p_alarms, p_reasons, p_ats, p_groups) WITH ORDINALITY
                      x (id, rev, stamp, event_rev, turn, due, base, alarm, reason, at, grp, i) WHERE x.turn <> '' ORDER BY x.id, x.i) x;
     END IF;
     IF '' = ANY (p_turns) THEN
-        SELECT made || {{rules}}.monitor_move(array_agg(x.i), array_agg(x.id), array_agg(x.rev), array_agg(x.stamp), array_agg(x.event_rev),
+        SELECT made || {{rules}}.monitor_move_due(array_agg(x.i), array_agg(x.id), array_agg(x.rev), array_agg(x.stamp), array_agg(x.event_rev),
                    array_agg(x.due), array_agg(x.well))
           INTO made
           FROM (SELECT x.* FROM unnest(p_ids, p_revs, p_stamps, p_event_revs, p_turns, p_dues, p_wells) WITH ORDINALITY

@@ -65,7 +65,7 @@ BEGIN
           FROM unnest(p_members) x (id) WHERE a.id = x.id;
     END IF;
     IF v_reason IS NOT NULL THEN
-        PERFORM {{rules}}.monitor_record(c.wall, ARRAY[p_group], ARRAY[v_reason], ARRAY[0::bigint]);
+        PERFORM {{rules}}.monitor_record_history(c.wall, ARRAY[p_group], ARRAY[v_reason], ARRAY[0::bigint]);
     END IF;
     PERFORM {{rules}}.monitor_notify(p_sinks, p_keys, p_nids, p_payloads);
     RETURN true;

@@ -63,7 +63,7 @@ END $$;
 -- Finds sources by name, and makes those known that are not, if p_labels is given or
 -- their event lets sources be learned and has no max_learned of them (p_learn if it does not say). An event that is not configured gives no row.
 -- Additions of sources to one check wait for each other, so that their numbers have no gaps.
-CREATE FUNCTION {{rules}}.monitor_resolve(p_floor bigint, p_events text[], p_names text[], p_labels text[], p_learn bigint, p_patience bigint)
+CREATE FUNCTION {{rules}}.monitor_resolve_sources(p_floor bigint, p_events text[], p_names text[], p_labels text[], p_learn bigint, p_patience bigint)
 RETURNS TABLE (i bigint, id bigint, sender_clock boolean, every bigint, fresh boolean, refused boolean) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -97,7 +97,7 @@ BEGIN
                          ORDER BY x.name, x.i DESC LIMIT v_room) x
                 RETURNING monitor_source.id
             ), beaten AS (
-                INSERT INTO {{schema}}.monitor_beat (id, width) SELECT a.id, {{rules}}.monitor_width(e.every) FROM added a
+                INSERT INTO {{schema}}.monitor_beat (id, width) SELECT a.id, {{rules}}.monitor_slot_width(e.every) FROM added a
             ), expected AS (
                 INSERT INTO {{schema}}.monitor_due (id, due) SELECT a.id, v_now + CASE WHEN e.every > 0 THEN e.patience ELSE 0 END FROM added a
             )
@@ -116,13 +116,13 @@ BEGIN
 END $$;
 
 -- How long a slot of "recent" is. What has no interval gets one of an hour.
-CREATE FUNCTION {{rules}}.monitor_width(p_every bigint) RETURNS bigint LANGUAGE sql IMMUTABLE
+CREATE FUNCTION {{rules}}.monitor_slot_width(p_every bigint) RETURNS bigint LANGUAGE sql IMMUTABLE
 AS $$ SELECT CASE WHEN p_every > 0 THEN p_every ELSE 3600000000 END $$;
 
 -- Records that a path works, where that takes a lock: for the first time, or
 -- after more than its gap. Other proofs are recorded at the end of a statement. When
 -- no path was proven for so long, all were blind.
-CREATE FUNCTION {{rules}}.monitor_record_proof(t bigint, p_name text, p_trust bigint, p_gap bigint, OUT id smallint, OUT blind bigint)
+CREATE FUNCTION {{rules}}.monitor_record_probe(t bigint, p_name text, p_trust bigint, p_gap bigint, OUT id smallint, OUT blind bigint)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
@@ -137,11 +137,11 @@ BEGIN
     RETURNING p.id, p.blind INTO id, blind;
 END $$;
 
-CREATE FUNCTION {{rules}}.monitor_recent(p_recent bigint, p_slots bigint) RETURNS bigint LANGUAGE sql IMMUTABLE
+CREATE FUNCTION {{rules}}.monitor_shift_recent(p_recent bigint, p_slots bigint) RETURNS bigint LANGUAGE sql IMMUTABLE
 AS $$ SELECT CASE WHEN p_slots < 64 THEN p_recent << p_slots::int ELSE 0 END $$;
 
 -- Of beats that were not all stored: the ids that there are none of. The others are replays.
-CREATE FUNCTION {{rules}}.monitor_unstored(p_ids bigint[], p_counts integer[], p_stored bigint[], OUT unknown bigint[], OUT replayed bigint)
+CREATE FUNCTION {{rules}}.monitor_unknown_or_replayed(p_ids bigint[], p_counts integer[], p_stored bigint[], OUT unknown bigint[], OUT replayed bigint)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
@@ -153,7 +153,7 @@ BEGIN
 END $$;
 
 -- Makes sources due, in the order of their ids.
-CREATE FUNCTION {{rules}}.monitor_touch(p_ids bigint[], t bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION {{rules}}.monitor_make_due(p_ids bigint[], t bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE {{schema}}.monitor_due d SET due = least(d.due, t) FROM unnest(p_ids) x (id) WHERE d.id = x.id;
 END $$;
@@ -161,7 +161,7 @@ END $$;
 -- Stores proofs and beats; p_at is the place of each beat's path. p_signals and what
 -- goes with it is null if all that the beats say is that they are alive. Time is read
 -- first: what came in while this waits is not in it, and so not proven to have arrived.
-CREATE FUNCTION {{rules}}.monitor_store(p_floor bigint, p_paths text[], p_trusts bigint[], p_gaps bigint[], p_unproven boolean[],
+CREATE FUNCTION {{rules}}.monitor_record_heartbeats(p_floor bigint, p_paths text[], p_trusts bigint[], p_gaps bigint[], p_unproven boolean[],
     p_ids bigint[], p_at integer[], p_sents bigint[], p_seqs bigint[], p_counts integer[], p_signals integer[], p_codes integer[], p_by boolean[], p_runs bigint[],
     p_patience bigint, OUT unknown bigint[], OUT replayed bigint, OUT generation bigint, OUT moment bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -191,7 +191,7 @@ BEGIN
                 SELECT x.* INTO p FROM {{schema}}.monitor_path x WHERE x.name = p_paths[n];
             END IF;
         ELSIF NOT FOUND OR p.anew OR t - p.proof > p_gaps[n] OR p.trust <> p_trusts[n] OR p.gap <> p_gaps[n] THEN
-            SELECT * INTO p FROM {{rules}}.monitor_record_proof(t, p_paths[n], p_trusts[n], p_gaps[n]);
+            SELECT * INTO p FROM {{rules}}.monitor_record_probe(t, p_paths[n], p_trusts[n], p_gaps[n]);
         END IF;
         IF NOT p_unproven[n] THEN
             v_proven := v_proven || p.id;
@@ -224,7 +224,7 @@ BEGIN
                    seq = CASE WHEN x.signal = 1 THEN b.seq ELSE x.seq END,
                    code = CASE WHEN x.signal = 1 THEN b.code ELSE x.code END,
                    beats = b.beats + CASE WHEN x.signal = 1 THEN 0 ELSE x.n END,
-                   recent = CASE WHEN x.signal = 1 THEN b.recent ELSE {{rules}}.monitor_recent(b.recent,
+                   recent = CASE WHEN x.signal = 1 THEN b.recent ELSE {{rules}}.monitor_shift_recent(b.recent,
                        CASE WHEN x.by AND x.sent <> 0 THEN least(greatest(b.at, x.sent - c.shift, 1), greatest(b.at, t)) ELSE greatest(b.at, t) END / b.width - b.at / b.width) | 1 END,
                    run = CASE WHEN x.signal = 1 THEN t
                        WHEN x.signal = 0 AND x.run <> 0 AND b.run_key <> 0 AND x.run <> b.run_key THEN b.run ELSE 0 END,
@@ -240,7 +240,7 @@ BEGIN
           INTO v_stored, v_touched, v_first FROM told;
     END IF;
     IF cardinality(p_ids) > coalesce(cardinality(v_stored), 0) THEN
-        SELECT * INTO unknown, replayed FROM {{rules}}.monitor_unstored(p_ids, p_counts, v_stored);
+        SELECT * INTO unknown, replayed FROM {{rules}}.monitor_unknown_or_replayed(p_ids, p_counts, v_stored);
     END IF;
     IF v_first IS NOT NULL THEN
         -- Its state cannot change: who does that locks the beat first.
@@ -248,7 +248,7 @@ BEGIN
         SELECT s.event, s.state, x.seen, count(*) * x.sign FROM unnest(v_first) f (id) JOIN {{schema}}.monitor_source s ON s.id = f.id,
                (VALUES (false, -1), (true, 1)) x (seen, sign) GROUP BY s.event, s.state, x.seen, x.sign;
     END IF;
-    PERFORM {{rules}}.monitor_touch(v_touched, t);
+    PERFORM {{rules}}.monitor_make_due(v_touched, t);
     -- Somebody else who proves a path just now does it for this one.
     UPDATE {{schema}}.monitor_path p SET proof = t
       FROM (SELECT x.id FROM {{schema}}.monitor_path x WHERE x.id = ANY (v_proven) AND x.proof < t ORDER BY x.id FOR NO KEY UPDATE SKIP LOCKED) mine

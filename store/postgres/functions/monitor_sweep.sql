@@ -8,8 +8,8 @@ DECLARE
 BEGIN
     PERFORM {{rules}}.monitor_configure_statement(p_patience);
     SELECT n.moment, n.wall INTO moment, wall FROM {{rules}}.monitor_now(p_floor) n;
-    PERFORM {{rules}}.monitor_drop_events();
-    v_more := {{rules}}.monitor_respread(moment, p_limit);
+    PERFORM {{rules}}.monitor_delete_removed_checks();
+    v_more := {{rules}}.monitor_reevaluate_changed(moment, p_limit);
     -- An array: what is joined may be looked for once per row, past those that it has just deleted.
     DELETE FROM {{schema}}.monitor_alarm a WHERE a.id = ANY (ARRAY(
         SELECT x.id FROM {{schema}}.monitor_alarm x WHERE x.ended IS NOT NULL AND x.ended < wall - {{rules}}.microseconds(p_keep)
@@ -28,7 +28,7 @@ BEGIN
 END $$;
 
 -- Makes sources due whose event was changed, and tells whether there are more.
-CREATE FUNCTION {{rules}}.monitor_respread(t bigint, p_limit integer) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION {{rules}}.monitor_reevaluate_changed(t bigint, p_limit integer) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     e {{schema}}.monitor_event;
     v_ids bigint[];
@@ -46,7 +46,7 @@ BEGIN
          WHERE x.id = e.id;
         v_left := v_left - cardinality(v_ids);
         v_all := v_all || v_ids;
-        v_widths := v_widths || array_fill({{rules}}.monitor_width(e.every), ARRAY[cardinality(v_ids)]);
+        v_widths := v_widths || array_fill({{rules}}.monitor_slot_width(e.every), ARRAY[cardinality(v_ids)]);
     END LOOP;
     -- All beats before all dues, each in the order of their ids.
     SELECT array_agg(x.id ORDER BY x.id), array_agg(x.width ORDER BY x.id) INTO v_all, v_widths FROM unnest(v_all, v_widths) x (id, width);
@@ -54,7 +54,7 @@ BEGIN
         -- What was noted of slots of another width means nothing any more.
         UPDATE {{schema}}.monitor_beat b SET width = x.width, recent = 0
           FROM unnest(v_all, v_widths) x (id, width) WHERE b.id = x.id AND b.width <> x.width;
-        PERFORM {{rules}}.monitor_touch(v_all, t);
+        PERFORM {{rules}}.monitor_make_due(v_all, t);
     END IF;
     RETURN v_left <= 0;
 END $$;
@@ -72,7 +72,7 @@ CREATE FUNCTION {{rules}}.monitor_fold_counts() RETURNS void LANGUAGE sql VOLATI
 $$;
 
 -- Forgets removed events that have no source any more.
-CREATE FUNCTION {{rules}}.monitor_drop_events() RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION {{rules}}.monitor_delete_removed_checks() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     v_id bigint;
 BEGIN
@@ -85,7 +85,7 @@ BEGIN
         DELETE FROM {{schema}}.monitor_event e WHERE e.id = v_id AND NOT EXISTS (SELECT FROM {{schema}}.monitor_source s WHERE s.event = e.id);
         IF FOUND THEN
             DELETE FROM {{schema}}.monitor_count c WHERE c.event = v_id;
-            PERFORM {{rules}}.monitor_changed();
+            PERFORM {{rules}}.monitor_bump_generation();
         END IF;
     END LOOP;
 END $$;

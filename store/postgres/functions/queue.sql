@@ -22,7 +22,7 @@ CREATE FUNCTION {{rules}}.head(p_queue text, p_key text, p_after bigint) RETURNS
      WHERE b.queue = p_queue AND b.key = p_key AND b.seq > p_after AND NOT b.over ORDER BY b.seq LIMIT 1
 $$;
 
-CREATE FUNCTION {{rules}}.step_end(c {{schema}}.claim) RETURNS timestamptz LANGUAGE plpgsql STABLE AS $$
+CREATE FUNCTION {{rules}}.step_ends_at(c {{schema}}.claim) RETURNS timestamptz LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN CASE
         WHEN c.in_step THEN c.hold_until
@@ -40,7 +40,7 @@ BEGIN
 END $$;
 
 -- Tells of most messages that they are valid, at the cost of an expression: it is written into the statement that calls it.
-CREATE FUNCTION {{rules}}.is_plain(p_key text, p_id text, p_content_type text, p_payload bytea) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+CREATE FUNCTION {{rules}}.is_plainly_valid(p_key text, p_id text, p_content_type text, p_payload bytea) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
     SELECT p_key OPERATOR(pg_catalog.||) E'\n' OPERATOR(pg_catalog.||) p_id OPERATOR(pg_catalog.||) E'\n' OPERATOR(pg_catalog.||) p_content_type
             OPERATOR(pg_catalog.~) '^[!-~](?:[ -~]*[!-~])?\n[!-~](?:[ -~]*[!-~])?\n[!-~](?:[ -~]*[!-~])?$'
        AND pg_catalog.octet_length(p_key) OPERATOR(pg_catalog.<=) 200 AND pg_catalog.octet_length(p_id) OPERATOR(pg_catalog.<=) 200
@@ -76,7 +76,7 @@ BEGIN
 END $$;
 
 -- Numbers the batches at these places. Nothing but the places is to be gone by.
-CREATE FUNCTION {{rules}}.give_numbers(p_tids tid[], p_last bigint) RETURNS void LANGUAGE plpgsql
+CREATE FUNCTION {{rules}}.assign_numbers(p_tids tid[], p_last bigint) RETURNS void LANGUAGE plpgsql
 SET enable_indexscan = off SET enable_indexonlyscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET enable_material = off SET enable_bitmapscan = off SET jit = off AS $$
 BEGIN
@@ -112,10 +112,10 @@ BEGIN
     v_number := coalesce((SELECT x.seq FROM {{schema}}.batch x
         WHERE x.queue = p_queue AND x.key = p_key AND x.seq > v_last ORDER BY x.seq DESC LIMIT 1), v_last);
     IF v_current THEN
-        PERFORM {{rules}}.give_numbers(p_tids, v_number);
+        PERFORM {{rules}}.assign_numbers(p_tids, v_number);
     ELSE
         BEGIN
-            PERFORM {{rules}}.give_numbers(p_tids, v_number);
+            PERFORM {{rules}}.assign_numbers(p_tids, v_number);
         EXCEPTION WHEN unique_violation THEN
             RAISE EXCEPTION 'understudy: another transaction has enqueued to this key since this one began' USING
                 ERRCODE = 'serialization_failure', HINT = 'Try the transaction again.';
@@ -127,11 +127,11 @@ BEGIN
     IF v_busy THEN
         RETURN false;
     END IF;
-    RETURN {{rules}}.make_ready(p_queue, p_key, v_term, v_last);
+    RETURN {{rules}}.make_key_ready(p_queue, p_key, v_term, v_last);
 END $$;
 
 -- Makes an idle key ready and tells whether a member may have to be woken for it.
-CREATE FUNCTION {{rules}}.make_ready(p_queue text, p_key text, p_term bigint, p_last bigint) RETURNS boolean LANGUAGE plpgsql
+CREATE FUNCTION {{rules}}.make_key_ready(p_queue text, p_key text, p_term bigint, p_last bigint) RETURNS boolean LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_space text := 'queue/' || p_queue;

@@ -21,13 +21,13 @@ BEGIN
             SELECT s.n, octet_length(s.payload) AS size, row_number() OVER (ORDER BY s.not_before, s.n) AS i FROM {{schema}}.scheduled s
              WHERE s.queue = p_queue AND s.not_before <= t ORDER BY s.not_before, s.n LIMIT p_limit) f) d
         WHERE d.i = 1 OR d.bytes <= 16777216 ORDER BY d.i);
-    RETURN {{rules}}.join_keys(v_places, NULL, NULL);
+    RETURN {{rules}}.move_to_keys(v_places, NULL, NULL);
 END $$;
 
 -- Puts scheduled messages at the ends of their keys, in the order in which they are given and in a given state, and
 -- returns how many it was. One that is gone meanwhile, an operator has cancelled; one whose id has been enqueued without a
 -- time meanwhile gives way to that.
-CREATE FUNCTION {{rules}}.join_keys(p_places bigint[], p_ended timestamptz, p_trail jsonb) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION {{rules}}.move_to_keys(p_places bigint[], p_ended timestamptz, p_trail jsonb) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     v_joined bigint := 0;
     v_n bigint;
@@ -58,7 +58,7 @@ BEGIN
         RETURN 'scheduled';
     END IF;
     t := {{schema}}.clock();
-    PERFORM {{rules}}.join_keys(ARRAY[s.n], t, jsonb_build_array({{rules}}.trail_entry(t, 'cancelled', 0, 0, 0, p_action || ' by ' || p_who, p_action)));
+    PERFORM {{rules}}.move_to_keys(ARRAY[s.n], t, jsonb_build_array({{rules}}.trail_entry(t, 'cancelled', 0, 0, 0, p_action || ' by ' || p_who, p_action)));
     PERFORM {{rules}}.record_action(b, t, p_action, p_who, 'scheduled', s.enqueued) FROM {{schema}}.batch b WHERE b.id = p_id AND b.queue = p_queue;
     RETURN 'done';
 END $$;

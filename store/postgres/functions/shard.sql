@@ -57,7 +57,7 @@ CREATE FUNCTION {{rules}}.shard_show(p_shard text) RETURNS SETOF text LANGUAGE s
 $$;
 
 -- The same for those who only look: none, one, or a page of all.
-CREATE FUNCTION {{rules}}.shard_get(p_shard text, p_patience bigint) RETURNS SETOF text LANGUAGE plpgsql AS $$
+CREATE FUNCTION {{rules}}.shard_read_view(p_shard text, p_patience bigint) RETURNS SETOF text LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM {{rules}}.configure_statement(p_patience);
     RETURN QUERY SELECT * FROM {{rules}}.shard_show(p_shard);
@@ -73,7 +73,7 @@ BEGIN
     ) page (name), LATERAL {{rules}}.shard_show(page.name) x ORDER BY page.name COLLATE "C";
 END $$;
 
-CREATE FUNCTION {{rules}}.shard_announce(p_shard text) RETURNS void LANGUAGE sql AS $$
+CREATE FUNCTION {{rules}}.shard_notify(p_shard text) RETURNS void LANGUAGE sql AS $$
     SELECT pg_notify({{channel}}, json_build_object('space', 'shard:row', 'key', p_shard)::text)
 $$;
 
@@ -134,7 +134,7 @@ BEGIN
                again = false, gist = p_gist, doc = p_doc;
     END IF;
     IF p_tell THEN
-        PERFORM {{rules}}.shard_announce(p_shard);
+        PERFORM {{rules}}.shard_notify(p_shard);
     END IF;
     RETURN (SELECT * FROM {{rules}}.shard_show(p_shard));
 END $$;
@@ -202,7 +202,7 @@ END $$;
 -- Changes a row whose revision is p_rev, and does what follows. Returns whether, and the revision
 -- after it. That tells the time too: a database that has lost its newest transactions, and a
 -- backup that was restored, give none of theirs again.
-CREATE FUNCTION {{rules}}.shard_decide(p_shard text, p_rev bigint, p_remove boolean, p_primary text, p_doc text, p_drop text[],
+CREATE FUNCTION {{rules}}.shard_update_row(p_shard text, p_rev bigint, p_remove boolean, p_primary text, p_doc text, p_drop text[],
     p_nodes text[], p_ids text[], p_within_us bigint[], p_docs text[], p_most bigint,
     p_event boolean, p_part text, p_subject text, p_from text, p_to text, p_term bigint, p_reason text, p_duration_ns bigint,
     p_patience bigint, OUT decided boolean, OUT rev bigint) LANGUAGE plpgsql AS $$
@@ -249,12 +249,12 @@ BEGIN
         INSERT INTO {{schema}}.event (at, part, subject, from_label, to_label, term, reason, duration_ns)
         VALUES (t, p_part, p_subject, p_from, p_to, p_term, p_reason, p_duration_ns);
     END IF;
-    PERFORM {{rules}}.shard_announce(p_shard);
+    PERFORM {{rules}}.shard_notify(p_shard);
 END $$;
 
 -- Takes, renews or takes over a failover lock whose value is p_instead, '' for a free one. Returns
 -- null, or the value of who has it. Locks that have expired long ago are forgotten by the way.
-CREATE FUNCTION {{rules}}.shard_take_lock(p_primary text, p_shard text, p_value text, p_instead text, p_life_us bigint, p_patience bigint)
+CREATE FUNCTION {{rules}}.shard_acquire_lock(p_primary text, p_shard text, p_value text, p_instead text, p_life_us bigint, p_patience bigint)
 RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     t timestamptz;
@@ -273,7 +273,7 @@ BEGIN
     RETURN NULL;
 END $$;
 
-CREATE FUNCTION {{rules}}.shard_unlock(p_primary text, p_shard text, p_value text, p_patience bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION {{rules}}.shard_release_lock(p_primary text, p_shard text, p_value text, p_patience bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM {{rules}}.shard_lock_shard(p_shard, p_patience);
     PERFORM pg_advisory_xact_lock(hashtext({{channel}} || ' shard lock'), hashtext(p_primary));
