@@ -42,7 +42,7 @@ func (a tokens) Change(ctx context.Context, op string, decide access.Decision) (
 	var refused error
 	err := a.db.pool.withConnection(ctx, ordinary, func(ctx context.Context, conn *pgx.Conn) error {
 		err := pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, a.db.sql(lockTokens), withPatience(ctx, []any{lockPatience{}})...); err != nil {
+			if _, err := tx.Exec(ctx, a.db.sql(lockTokens), withLockTimeout(ctx, []any{lockTimeout{}})...); err != nil {
 				return err
 			}
 			all, now, err := a.all(ctx, tx)
@@ -124,12 +124,4 @@ func scanToken(r pgx.CollectableRow) (t access.Token, err error) {
 	copy(t.Sum[:], sum)
 	t.Created, t.Expires, t.Revoked = t.Created.UTC(), utc(expires), utc(revoked)
 	return t, nil
-}
-
-// orNull is a time, or NULL for none.
-func orNull(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
 }

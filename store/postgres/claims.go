@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -22,13 +23,13 @@ type claims struct{ *Store }
 
 // Offer implements [claim.KeyTable].
 func (c claims) Offer(ctx context.Context, space string, keys []string, in time.Duration) error {
-	err := c.callReadCommitted(ctx, "SELECT {{rules}}.offer_keys($1, $2, $3, $4)", space, texts(keys), in.Microseconds(), lockPatience{})
+	err := c.callReadCommitted(ctx, "SELECT {{rules}}.offer_keys($1, $2, $3, $4)", space, sortedKeys(keys), in.Microseconds(), lockTimeout{})
 	return during(err, "offering %d keys of %s", len(keys), space)
 }
 
 // Withdraw implements [claim.KeyTable].
 func (c claims) Withdraw(ctx context.Context, space string, keys []string) error {
-	err := c.callReadCommitted(ctx, "SELECT {{rules}}.withdraw_keys($1, $2, $3)", space, texts(keys), lockPatience{})
+	err := c.callReadCommitted(ctx, "SELECT {{rules}}.withdraw_keys($1, $2, $3)", space, sortedKeys(keys), lockTimeout{})
 	return during(err, "withdrawing %d keys of %s", len(keys), space)
 }
 
@@ -39,12 +40,12 @@ func (c claims) Join(ctx context.Context, m claim.Member) (claim.Share, error) {
 	var members, mine, held, least *int
 	var free, due *bool
 	err := c.rowReadCommitted(ctx, "SELECT * FROM {{rules}}.join_space($1, $2, $3, $4, $5)",
-		func(r pgx.Row) error { return r.Scan(&members, &mine, &held, &least, &free, &due) }, m.Space, m.Session, m.Asleep, from, lockPatience{})
+		func(r pgx.Row) error { return r.Scan(&members, &mine, &held, &least, &free, &due) }, m.Space, m.Session, m.Asleep, from, lockTimeout{})
 	if err == nil && members == nil {
 		err = fmt.Errorf("session %s: %w", m.Session, lease.ErrLapsed)
 	}
 	if err == nil && m.Asleep && !*free {
-		err = c.rowReadCommitted(ctx, "SELECT {{rules}}.recheck_free_keys($1, $2, $3)", func(r pgx.Row) error { return r.Scan(&free) }, m.Space, from, lockPatience{})
+		err = c.rowReadCommitted(ctx, "SELECT {{rules}}.recheck_free_keys($1, $2, $3)", func(r pgx.Row) error { return r.Scan(&free) }, m.Space, from, lockTimeout{})
 	}
 	if err != nil {
 		return claim.Share{}, fmt.Errorf("joining %s: %w", m.Space, err)
@@ -61,7 +62,7 @@ func (c claims) ClaimKeys(ctx context.Context, w claim.ClaimRequest) ([]claim.Cl
 		func(r pgx.CollectableRow) (t claim.Claim, err error) {
 			err = r.Scan(&t.Key, &t.Term, &t.Interrupted, &at)
 			return t, err
-		}, w.Space, w.Session, int64(w.Limit), int64(w.Fresh), w.Linger.Microseconds(), from, lockPatience{})
+		}, w.Space, w.Session, int64(w.Limit), int64(w.Fresh), w.Linger.Microseconds(), from, lockTimeout{})
 	taken = slices.DeleteFunc(taken, func(t claim.Claim) bool { return t.Term == 0 }) // a row without a key has only the clock
 	if err == nil && at == nil {
 		err = fmt.Errorf("session %s: %w", w.Session, lease.ErrLapsed)
@@ -77,10 +78,10 @@ func (c claims) ClaimKeys(ctx context.Context, w claim.ClaimRequest) ([]claim.Cl
 
 // StartSteps implements [claim.KeyTable].
 func (c claims) StartSteps(ctx context.Context, space, session string, hold time.Duration, held []claim.Claim) ([]claim.Claim, error) {
-	keys, terms := columns(held)
+	keys, terms := claimColumns(held)
 	var begun []string
 	err := c.rowReadCommitted(ctx, "SELECT {{rules}}.start_steps($1, $2, $3, $4, $5, $6)", func(r pgx.Row) error { return r.Scan(&begun) },
-		space, session, hold.Microseconds(), keys, terms, lockPatience{})
+		space, session, hold.Microseconds(), keys, terms, lockTimeout{})
 	if err == nil && begun == nil {
 		err = fmt.Errorf("session %s: %w", session, lease.ErrLapsed)
 	}
@@ -104,12 +105,12 @@ func (c claims) StartSteps(ctx context.Context, space, session string, hold time
 func (c claims) FinishSteps(ctx context.Context, space, session string, done []claim.StepResult) ([]string, error) {
 	keys, terms, in := make([]string, len(done)), make([]int64, len(done)), make([]int64, len(done))
 	idle, release := make([]bool, len(done)), make([]bool, len(done))
-	sorted(done, func(d claim.StepResult) string { return d.Key }, func(i int, d claim.StepResult) {
+	visitInKeyOrder(done, func(d claim.StepResult) string { return d.Key }, func(i int, d claim.StepResult) {
 		keys[i], terms[i], in[i], idle[i], release[i] = d.Key, d.Term, d.In.Microseconds(), d.Idle, d.Release
 	})
 	var accepted []string
 	err := c.rowReadCommitted(ctx, "SELECT {{rules}}.finish_steps($1, $2, $3, $4, $5, $6, $7, $8)", func(r pgx.Row) error { return r.Scan(&accepted) },
-		space, session, keys, terms, in, idle, release, lockPatience{})
+		space, session, keys, terms, in, idle, release, lockTimeout{})
 	if err != nil {
 		return nil, fmt.Errorf("finishing steps on %d keys of %s: %w", len(done), space, err)
 	}
@@ -118,8 +119,8 @@ func (c claims) FinishSteps(ctx context.Context, space, session string, done []c
 
 // Release implements [claim.KeyTable].
 func (c claims) Release(ctx context.Context, space, session string, held []claim.Claim) error {
-	keys, terms := columns(held)
-	err := c.callReadCommitted(ctx, "SELECT {{rules}}.release_keys($1, $2, $3, $4, $5)", space, session, keys, terms, lockPatience{})
+	keys, terms := claimColumns(held)
+	err := c.callReadCommitted(ctx, "SELECT {{rules}}.release_keys($1, $2, $3, $4, $5)", space, session, keys, terms, lockTimeout{})
 	return during(err, "releasing %d keys of %s", len(held), space)
 }
 
@@ -154,4 +155,25 @@ func scanClaim(r pgx.CollectableRow) (c claim.Row, err error) {
 		c.Hold = hold.Sub(at)
 	}
 	return c, err
+}
+
+// sortedKeys is a list in the order of its bytes, in which rows are locked; never null.
+func sortedKeys(list []string) []string { return slices.Sorted(slices.Values(list)) }
+
+// claimColumns are the keys and terms of claims, in the order in which rows are locked.
+func claimColumns(claims []claim.Claim) (keys []string, terms []int64) {
+	keys, terms = make([]string, len(claims)), make([]int64, len(claims))
+	visitInKeyOrder(claims, func(c claim.Claim) string { return c.Key }, func(i int, c claim.Claim) { keys[i], terms[i] = c.Key, c.Term })
+	return keys, terms
+}
+
+// visitInKeyOrder visits a list in the order of its keys.
+func visitInKeyOrder[T any](list []T, key func(T) string, visit func(int, T)) {
+	byKey := func(a, b T) int { return cmp.Compare(key(a), key(b)) }
+	if !slices.IsSortedFunc(list, byKey) {
+		list = slices.SortedFunc(slices.Values(list), byKey)
+	}
+	for i, x := range list {
+		visit(i, x)
+	}
 }

@@ -92,7 +92,7 @@
 //	dry (of mark_idle)           keys that became idle; busy: those whose tail stayed locked
 //	any part:
 //	look                         the pass of a loop: first without locks, then with them
-//	p_patience (an argument)     how long to wait for locks (lockPatience)
+//	p_patience (an argument)     how long to wait for locks (lockTimeout)
 //
 // # A new column of a lease or an event
 //

@@ -63,7 +63,7 @@ func EnqueueIn(ctx context.Context, tx pgx.Tx, schema string, messages ...dispat
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("enqueueing: %w", refusal(err))
+		return nil, fmt.Errorf("enqueueing: %w", asRefusal(err))
 	}
 	return added, nil
 }
@@ -113,12 +113,4 @@ func enqueueCall(messages []dispatch.Message) (sql string, args []any, err error
 		sql, args = enqueueAtSQL, append(args, notBefore)
 	}
 	return sql, args, nil
-}
-
-// payload is a message's payload, which is never null.
-func payload(b dispatch.Message) []byte {
-	if b.Payload == nil {
-		return []byte{}
-	}
-	return b.Payload
 }

@@ -57,8 +57,8 @@ func isRefusedParameter(err error) bool {
 
 func isReplica(err error) bool { return pgCode(err) == codeReadOnly }
 
-// refusal gives a server's refusal of a message its meaning; any other error comes back as it is.
-func refusal(err error) error {
+// asRefusal gives a server's refusal of a message its meaning; any other error comes back as it is.
+func asRefusal(err error) error {
 	var pg *pgconn.PgError
 	var meaning error
 	switch {
@@ -95,16 +95,16 @@ func (e connectError) Unwrap() error { return e.error }
 
 func (e connectError) Error() string {
 	first, causes, _ := strings.Cut(e.error.Error(), "\n")
-	var told []string
+	var listed []string
 	for line := range strings.Lines(causes) {
-		if line = strings.TrimSpace(line); line != "" && !slices.Contains(told, line) {
-			told = append(told, line)
+		if line = strings.TrimSpace(line); line != "" && !slices.Contains(listed, line) {
+			listed = append(listed, line)
 		}
 	}
-	if others := slices.DeleteFunc(slices.Clone(told), func(line string) bool { return strings.HasSuffix(line, "server refused TLS connection") }); len(others) > 0 {
-		told = others
+	if others := slices.DeleteFunc(slices.Clone(listed), func(line string) bool { return strings.HasSuffix(line, "server refused TLS connection") }); len(others) > 0 {
+		listed = others
 	}
-	return strings.TrimSpace(first + " " + strings.Join(told, "; "))
+	return strings.TrimSpace(first + " " + strings.Join(listed, "; "))
 }
 
 // during says, of an error if there is one, what was being done.
@@ -131,8 +131,8 @@ func classify(err error) error {
 		// A server that shuts down while a commit waits for its standbys has
 		// committed; a pooler does not know what became of it.
 		return fmt.Errorf("%w: %w", lease.ErrUnknown, err)
-	case refusal(err) != err:
-		return refusal(err)
+	case asRefusal(err) != err:
+		return asRefusal(err)
 	}
 	// Any other error of a statement means that it was rolled back.
 	hint := ""

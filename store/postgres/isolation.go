@@ -1,20 +1,10 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/understudy-ha/understudy/claim"
 )
-
-// runner is a connection or a transaction.
-type runner interface {
-	querier
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}
 
 // atReadCommitted runs one statement at READ COMMITTED. That is what connections ask for;
 // only where a pooler keeps that from the server, and the role's default is
@@ -36,7 +26,7 @@ func (s *Store) atReadCommitted(ctx context.Context, f func(context.Context, run
 func (s *Store) rowReadCommitted(ctx context.Context, sql string, scan func(pgx.Row) error, args ...any) error {
 	sql = s.sql(sql)
 	return s.atReadCommitted(ctx, func(ctx context.Context, q runner) error {
-		return scan(q.QueryRow(ctx, sql, withPatience(ctx, args)...))
+		return scan(q.QueryRow(ctx, sql, withLockTimeout(ctx, args)...))
 	})
 }
 
@@ -44,7 +34,7 @@ func (s *Store) rowReadCommitted(ctx context.Context, sql string, scan func(pgx.
 func rowsReadCommitted[T any](ctx context.Context, s *Store, sql string, scan pgx.RowToFunc[T], args ...any) (out []T, err error) {
 	sql = s.sql(sql)
 	err = s.atReadCommitted(ctx, func(ctx context.Context, q runner) error {
-		found, err := q.Query(ctx, sql, withPatience(ctx, args)...)
+		found, err := q.Query(ctx, sql, withLockTimeout(ctx, args)...)
 		if err != nil {
 			return err
 		}
@@ -57,25 +47,4 @@ func rowsReadCommitted[T any](ctx context.Context, s *Store, sql string, scan pg
 // callReadCommitted calls a function that returns nothing, at READ COMMITTED.
 func (s *Store) callReadCommitted(ctx context.Context, sql string, args ...any) error {
 	return s.rowReadCommitted(ctx, sql, func(r pgx.Row) error { return r.Scan(nil) }, args...)
-}
-
-// texts is a list in the order of its bytes, in which rows are locked, and never null.
-func texts(list []string) []string { return slices.Sorted(slices.Values(list)) }
-
-// columns are the keys and terms of claims, in the order in which rows are locked.
-func columns(claims []claim.Claim) (keys []string, terms []int64) {
-	keys, terms = make([]string, len(claims)), make([]int64, len(claims))
-	sorted(claims, func(c claim.Claim) string { return c.Key }, func(i int, c claim.Claim) { keys[i], terms[i] = c.Key, c.Term })
-	return keys, terms
-}
-
-// sorted visits a list in the order of its keys.
-func sorted[T any](list []T, key func(T) string, visit func(int, T)) {
-	byKey := func(a, b T) int { return cmp.Compare(key(a), key(b)) }
-	if !slices.IsSortedFunc(list, byKey) {
-		list = slices.SortedFunc(slices.Values(list), byKey)
-	}
-	for i, x := range list {
-		visit(i, x)
-	}
 }

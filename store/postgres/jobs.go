@@ -89,7 +89,7 @@ func (j jobs) change(ctx context.Context, name string, before statement, decide 
 		was, now := job.Job{}, time.Time{}
 		var first pgx.Batch
 		first.Queue("BEGIN ISOLATION LEVEL READ COMMITTED")
-		first.Queue(j.db.sql(lockJob), withPatience(ctx, []any{lockPatience{}, name})...)
+		first.Queue(j.db.sql(lockJob), withLockTimeout(ctx, []any{lockTimeout{}, name})...)
 		j.db.addToBatch(ctx, &first, before, &refused)
 		first.Queue(j.db.sql(jobRow), name).QueryRow(func(r pgx.Row) (err error) {
 			if was, err = scanJob(r); errors.Is(err, pgx.ErrNoRows) {

@@ -16,7 +16,7 @@ func acquireStatement(c lease.Expectation, l *lease.Lease) statement {
 	var verdict string
 	return statement{
 		sql:  "SELECT a.verdict, (a.lease).* FROM {{rules}}.acquire($1, $2, $3, $4, $5, $6, $7, $8, $9) a",
-		args: []any{c.Lease.Space, c.Lease.Key, c.Session, c.Seen.Term, c.Seen.Session, c.Seen.Seq, c.Waited, c.Places, lockPatience{}},
+		args: []any{c.Lease.Space, c.Lease.Key, c.Session, c.Seen.Term, c.Seen.Session, c.Seen.Seq, c.Waited, c.Places, lockTimeout{}},
 		scan: func(r pgx.Row) (err error) {
 			*l, err = scanLease(r, &verdict)
 			return err
@@ -49,7 +49,7 @@ func (s *Store) Acquire(ctx context.Context, c lease.Expectation) (l lease.Lease
 func releaseStatement(h lease.ReleaseRequest, released *bool) statement {
 	return statement{
 		sql:  "SELECT {{rules}}.release($1, $2, $3, $4, $5, $6, $7, $8)",
-		args: []any{h.Lease.Space, h.Lease.Key, h.Session, h.Term, h.Successor, h.Reserve.Nanoseconds(), lease.TruncateReason(h.Reason), lockPatience{}},
+		args: []any{h.Lease.Space, h.Lease.Key, h.Session, h.Term, h.Successor, h.Reserve.Nanoseconds(), lease.TruncateReason(h.Reason), lockTimeout{}},
 		scan: func(r pgx.Row) error { return r.Scan(released) },
 	}
 }
@@ -91,20 +91,6 @@ func (s *Store) List(ctx context.Context, space, after string, limit int) ([]lea
 		LATERAL {{rules}}.show_lease(page.space, page.key, '') x ORDER BY x.key COLLATE "C"`,
 		func(r pgx.CollectableRow) (lease.Lease, error) { return scanLease(r) }, space, after, int64(limit))
 	return out, during(err, "listing %s", space)
-}
-
-// rows runs a statement that returns any number of rows.
-func rows[T any](ctx context.Context, s *Store, sql string, scan pgx.RowToFunc[T], args ...any) (out []T, err error) {
-	sql = s.sql(sql)
-	err = s.pool.withConnection(ctx, ordinary, func(ctx context.Context, conn *pgx.Conn) error {
-		found, err := conn.Query(ctx, sql, withPatience(ctx, args)...)
-		if err != nil {
-			return err
-		}
-		out, err = pgx.CollectRows(found, scan)
-		return err
-	})
-	return out, err
 }
 
 // shownLease is a value of the type shown_lease, as a row or as JSON.

@@ -132,11 +132,6 @@ func (s *Store) createSchema(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// querier is a connection or a transaction.
-type querier interface {
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
-
 // readState reads which version the schema has, and what of the program's rules is there.
 func (s *Store) readState(ctx context.Context, q querier) (f schemaState, err error) {
 	var tables int // that tell it: "migration", and from version 12 on "schema_step" and "rule_set"

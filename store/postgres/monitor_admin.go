@@ -65,7 +65,7 @@ func (m *monitors) Configure(ctx context.Context, c monitor.Configuration) (out 
 		FROM {{rules}}.monitor_configure($1, $2, $3, $4, $5, $6, $7, $8)`,
 		func(r pgx.Row) error {
 			return r.Scan(&missing, &out.Added, &out.Changed, &out.Removed, &count, &generation)
-		}, m.floor.Load(), string(config), c.Keep, clean(c.Origin), names, sources, labels, lockPatience{})
+		}, m.latest.Load(), string(config), c.Keep, clean(c.Origin), names, sources, labels, lockTimeout{})
 	switch {
 	case err != nil:
 		return monitor.ConfigurationChanges{}, fmt.Errorf("configuring the monitor: %w", err)
@@ -140,7 +140,7 @@ func (m *monitors) Declare(ctx context.Context, sources []monitor.Declaration) (
 	var missing *string
 	var fresh []int64
 	err = m.db.rowReadCommitted(ctx, "SELECT missing, fresh FROM {{rules}}.monitor_declare($1, $2, $3, $4, $5)",
-		func(r pgx.Row) error { return r.Scan(&missing, &fresh) }, m.floor.Load(), events, names, labels, lockPatience{})
+		func(r pgx.Row) error { return r.Scan(&missing, &fresh) }, m.latest.Load(), events, names, labels, lockTimeout{})
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("declaring %d sources: %w", len(sources), err)
@@ -169,7 +169,7 @@ func (m *monitors) ApplyAction(ctx context.Context, a monitor.Action) error {
 	}
 	var said string
 	err := m.db.rowReadCommitted(ctx, "SELECT {{rules}}.monitor_apply_action($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)", func(r pgx.Row) error { return r.Scan(&said) },
-		m.floor.Load(), string(a.Type), a.Check, clean(a.Source), clean(a.Alarm), a.For.Microseconds(), clean(a.Actor()), clean(a.Note), clean(a.HistoryReason()), lockPatience{})
+		m.latest.Load(), string(a.Type), a.Check, clean(a.Source), clean(a.Alarm), a.For.Microseconds(), clean(a.Actor()), clean(a.Note), clean(a.HistoryReason()), lockTimeout{})
 	switch {
 	case err != nil:
 		return fmt.Errorf("%s: %w", a.Type, err)
@@ -197,7 +197,7 @@ func (m *monitors) RegisterMember(ctx context.Context, n monitor.Member) error {
 	}
 	var lives bool
 	err := m.db.rowReadCommitted(ctx, "SELECT {{rules}}.monitor_register_member($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)", func(r pgx.Row) error { return r.Scan(&lives) },
-		clean(n.Session), clean(n.Instance.ID), clean(n.Instance.Name), clean(n.Instance.Address), int32(n.Process), clean(n.Host), clean(n.Service), n.Active, int32(n.Partitions), sinks, lockPatience{})
+		clean(n.Session), clean(n.Instance.ID), clean(n.Instance.Name), clean(n.Instance.Address), int32(n.Process), clean(n.Host), clean(n.Service), n.Active, int32(n.Partitions), sinks, lockTimeout{})
 	switch {
 	case err != nil:
 		return fmt.Errorf("registering member %s: %w", n.Instance.Name, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/understudy-ha/understudy/monitor"
 )
 
-const applySQL = `SELECT made, moment FROM {{rules}}.monitor_apply_changes($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`
+const applyChangesSQL = `SELECT made, moment FROM {{rules}}.monitor_apply_changes($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`
 
 // ApplyChanges implements [monitor.Detection].
 func (m *monitors) ApplyChanges(ctx context.Context, changes []monitor.SourceChange) ([]bool, error) {
@@ -28,14 +28,14 @@ func (m *monitors) ApplyChanges(ctx context.Context, changes []monitor.SourceCha
 	}
 	var made []int64
 	var moment int64
-	args := append(append([]any{m.floor.Load()}, changeArgs(changes)...), changeNotices(changes)...)
-	err := m.db.rowReadCommitted(ctx, applySQL, func(r pgx.Row) error { return r.Scan(&made, &moment) }, append(args, lockPatience{})...)
+	args := append(append([]any{m.latest.Load()}, changeArgs(changes)...), changeNotices(changes)...)
+	err := m.db.rowReadCommitted(ctx, applyChangesSQL, func(r pgx.Row) error { return r.Scan(&made, &moment) }, append(args, lockTimeout{})...)
 	if err != nil {
 		return nil, fmt.Errorf("applying %d changes: %w", len(changes), err)
 	}
-	m.raiseFloor(monitor.StoreTime(moment))
-	for _, place := range made {
-		out[place-1] = true
+	m.noteTime(monitor.StoreTime(moment))
+	for _, number := range made {
+		out[number-1] = true
 	}
 	return out, nil
 }

@@ -39,7 +39,7 @@ func (m *monitors) DueSources(ctx context.Context, partitions []int, limit int) 
 		}
 	}
 	limit = min(limit, monitor.MaxSources)
-	out, err := m.scan(ctx, `{{rules}}.monitor_due_sources($1, $2, $3, $4)`, m.floor.Load(), partitions, max(0, limit), lockPatience{})
+	out, err := m.scan(ctx, `{{rules}}.monitor_due_sources($1, $2, $3, $4)`, m.latest.Load(), partitions, max(0, limit), lockTimeout{})
 	if err != nil {
 		return monitor.Scan{}, fmt.Errorf("looking for sources that are due: %w", err)
 	}
@@ -49,7 +49,7 @@ func (m *monitors) DueSources(ctx context.Context, partitions []int, limit int) 
 // Sweep implements [monitor.Detection].
 func (m *monitors) Sweep(ctx context.Context, keep time.Duration, limit int) (monitor.Scan, error) {
 	limit = min(limit, monitor.MaxSources)
-	out, err := m.scan(ctx, `{{rules}}.monitor_sweep($1, $2, $3, $4)`, m.floor.Load(), keep.Microseconds(), max(0, limit), lockPatience{})
+	out, err := m.scan(ctx, `{{rules}}.monitor_sweep($1, $2, $3, $4)`, m.latest.Load(), keep.Microseconds(), max(0, limit), lockTimeout{})
 	if err != nil {
 		return monitor.Scan{}, fmt.Errorf("sweeping: %w", err)
 	}
@@ -58,7 +58,7 @@ func (m *monitors) Sweep(ctx context.Context, keep time.Duration, limit int) (mo
 
 // candidateColumns are those of a candidate c, which may be null.
 const candidateColumns = `coalesce(c.id, 0), coalesce(c.event, 0), c.source, c.labels,
-	coalesce(c.rev, 0), coalesce(c.stamp, 0), coalesce(c.event_rev, 0), c.state, c.alarm, c.reason, coalesce(c.onset, 0), coalesce(c.onsets, 0),
+	coalesce(c.rev, 0), coalesce(c.beat_rev, 0), coalesce(c.check_rev, 0), c.state, c.alarm, c.reason, coalesce(c.onset, 0), coalesce(c.onsets, 0),
 	coalesce(c.well, 0), coalesce(c.base, 0), coalesce(c.until, 0), coalesce(c.ended, 0), coalesce(c.asked, false),
 	coalesce(c.beat, 0), coalesce(c.blind_then, 0), coalesce(c.failing, false), coalesce(c.run, 0), coalesce(c.event_base, 0), coalesce(c.removed, false),
 	c.path, coalesce(c.proof, 0), coalesce(c.trust, 0), coalesce(c.gap, 0), coalesce(c.blind, 0), coalesce(c.resumed, 0),
@@ -74,7 +74,7 @@ func (m *monitors) scan(ctx context.Context, source string, args ...any) (out mo
 	sql := m.db.sql(`SELECT l.moment, l.wall, l.generation, l.next, ` + candidateColumns + ` FROM ` + source + ` l LEFT JOIN LATERAL ` + candidates + ` ON true ORDER BY c.i`)
 	err = m.db.atReadCommitted(ctx, func(ctx context.Context, r runner) error {
 		out = monitor.Scan{}
-		found, err := r.Query(ctx, sql, withPatience(ctx, args)...)
+		found, err := r.Query(ctx, sql, withLockTimeout(ctx, args)...)
 		if err != nil {
 			return err
 		}
@@ -92,7 +92,7 @@ func (m *monitors) scan(ctx context.Context, source string, args ...any) (out mo
 		return found.Err()
 	})
 	out.Wall = out.Wall.UTC()
-	m.raiseFloor(out.Now)
+	m.noteTime(out.Now)
 	return out, err
 }
 
@@ -111,7 +111,7 @@ func scanCandidate(r pgx.Row, before []any, after ...any) (c monitor.Candidate, 
 	c.Source, c.State, c.Alarm, c.Reason = *source, monitor.State(*state), *alarm, monitor.Reason(*reason)
 	c.BlindAtBeat, c.Path.Name, c.Path.TrustFor, c.Path.MaxGap, c.Path.BlindTotal = micro(blindThen), *path, micro(trust), micro(gap), micro(blind)
 	c.Group, c.Started = *group, utc(started)
-	c.Labels, err = labelled(*labels)
+	c.Labels, err = decodeLabels(*labels)
 	return c, err
 }
 

@@ -28,12 +28,12 @@ func scanAlarm(r pgx.Row, before ...any) (a monitor.Alarm, err error) {
 		ID: *id, Check: *event, Source: *source, Group: *group, Members: *members, Reason: monitor.Reason(*reason),
 		Started: utc(started), Raised: utc(raised), Ended: utc(ended), End: monitor.Transition(*finish), Acknowledged: *acknowledged, Reminders: *reminders,
 	}
-	a.Labels, err = labelled(*labels)
+	a.Labels, err = decodeLabels(*labels)
 	return a, err
 }
 
-// labelled reads labels; nil for none.
-func labelled(text string) (labels map[string]string, err error) {
+// decodeLabels reads labels; nil for none.
+func decodeLabels(text string) (labels map[string]string, err error) {
 	if text != "{}" {
 		err = json.Unmarshal([]byte(text), &labels)
 	}
@@ -46,7 +46,7 @@ func (m *monitors) HeldGroups(ctx context.Context) (out []monitor.AlarmGroup, er
 		FROM {{rules}}.monitor_held_groups($1, $2) WITH ORDINALITY h (grp, event, alarm, since, standing, n, age, member, i), LATERAL (SELECT (h.member).*) a ORDER BY h.i`)
 	err = m.db.atReadCommitted(ctx, func(ctx context.Context, r runner) error {
 		out = nil
-		found, err := r.Query(ctx, sql, withPatience(ctx, []any{int64(monitor.MaxSources), lockPatience{}})...)
+		found, err := r.Query(ctx, sql, withLockTimeout(ctx, []any{int64(monitor.MaxSources), lockTimeout{}})...)
 		if err != nil {
 			return err
 		}
@@ -80,9 +80,9 @@ func (m *monitors) ReportGroup(ctx context.Context, r monitor.GroupReport) (made
 		return false, fmt.Errorf("%w: %d members to report at once; at most %d are allowed", lease.ErrInvalid, len(r.Members), monitor.MaxSources)
 	}
 	members := append([]string{}, r.Members...)
-	args := append([]any{m.floor.Load(), r.Group, r.Alarm, members, r.End, micros(r.At)}, noticeArgs(r.Notifications)...)
+	args := append([]any{m.latest.Load(), r.Group, r.Alarm, members, r.End, micros(r.At)}, noticeArgs(r.Notifications)...)
 	err = m.db.rowReadCommitted(ctx, "SELECT {{rules}}.monitor_report_group($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
-		func(row pgx.Row) error { return row.Scan(&made) }, append(args, lockPatience{})...)
+		func(row pgx.Row) error { return row.Scan(&made) }, append(args, lockTimeout{})...)
 	if err != nil {
 		return false, fmt.Errorf("reporting the alarms of %s: %w", r.Group, err)
 	}
@@ -93,7 +93,7 @@ func (m *monitors) ReportGroup(ctx context.Context, r monitor.GroupReport) (made
 func (m *monitors) Remind(ctx context.Context, r monitor.Reminder) (made bool, err error) {
 	args := append([]any{clean(r.Alarm), int32(r.Number)}, noticeArgs(r.Notifications)...)
 	err = m.db.rowReadCommitted(ctx, "SELECT {{rules}}.monitor_remind($1, $2, $3, $4, $5, $6, $7)",
-		func(row pgx.Row) error { return row.Scan(&made) }, append(args, lockPatience{})...)
+		func(row pgx.Row) error { return row.Scan(&made) }, append(args, lockTimeout{})...)
 	if err != nil {
 		return false, fmt.Errorf("reminding of alarm %s: %w", r.Alarm, err)
 	}

@@ -40,14 +40,14 @@ func (m *monitors) ResolveSources(ctx context.Context, refs []monitor.SourceRef)
 				out[places[place-1]] = k
 			}
 			return k, err
-		}, m.floor.Load(), events, names, []string(nil), int64(monitor.DefaultLearned), lockPatience{})
+		}, m.latest.Load(), events, names, []string(nil), int64(monitor.DefaultLearned), lockTimeout{})
 	if err != nil {
 		return nil, fmt.Errorf("resolving %d sources: %w", len(refs), err)
 	}
 	return out, nil
 }
 
-const storeSQL = `SELECT unknown, replayed, generation, moment
+const recordHeartbeatsSQL = `SELECT unknown, replayed, generation, moment
 	FROM {{rules}}.monitor_record_heartbeats($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`
 
 // RecordHeartbeats implements [monitor.HeartbeatStore].
@@ -61,12 +61,12 @@ func (m *monitors) RecordHeartbeats(ctx context.Context, d monitor.HeartbeatBatc
 		}
 	}
 	var moment int64
-	err = m.db.rowReadCommitted(ctx, storeSQL, func(r pgx.Row) error { return r.Scan(&out.Unknown, &out.Replayed, &out.Generation, &moment) },
-		append(probeArgs(d.Probes, m.floor.Load()), append(beatArgs(d.Beats), lockPatience{})...)...)
+	err = m.db.rowReadCommitted(ctx, recordHeartbeatsSQL, func(r pgx.Row) error { return r.Scan(&out.Unknown, &out.Replayed, &out.Generation, &moment) },
+		append(probeArgs(d.Probes, m.latest.Load()), append(beatArgs(d.Beats), lockTimeout{})...)...)
 	if err != nil {
 		return monitor.BatchResult{}, fmt.Errorf("storing %d beats: %w", len(d.Beats), err)
 	}
-	m.raiseFloor(monitor.StoreTime(moment))
+	m.noteTime(monitor.StoreTime(moment))
 	return out, nil
 }
 
@@ -112,7 +112,7 @@ func (m *monitors) KeepReport(ctx context.Context, of monitor.SourceRef, r monit
 	if isStorable(of.Check, of.Source, r.Run) {
 		body := append([]byte{}, r.Body[:min(len(r.Body), monitor.MaxReport)]...)
 		err := m.db.rowReadCommitted(ctx, "SELECT {{rules}}.monitor_keep_report($1, $2, $3, $4, $5, $6, $7)", func(r pgx.Row) error { return r.Scan(&known) },
-			of.Check, of.Source, string(r.Kind), int32(r.Code), r.Run, body, lockPatience{})
+			of.Check, of.Source, string(r.Kind), int32(r.Code), r.Run, body, lockTimeout{})
 		if err != nil {
 			return fmt.Errorf("keeping a report of %s/%s: %w", of.Check, of.Source, err)
 		}

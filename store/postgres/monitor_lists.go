@@ -12,8 +12,8 @@ import (
 	"github.com/understudy-ha/understudy/monitor"
 )
 
-// pageSQL reads a page of sources; an event comes with the first of its sources.
-const pageSQL = `SELECT l.moment, l.wall, ` + candidateColumns + `, s.declared, s.known, s.note,
+// sourcesSQL reads a page of sources; an event comes with the first of its sources.
+const sourcesSQL = `SELECT l.moment, l.wall, ` + candidateColumns + `, s.declared, s.known, s.note,
 		b.beats, b.sent, b.seq, b.code, b.recent, b.width,
 		CASE WHEN lag(c.event) OVER (ORDER BY c.i) IS DISTINCT FROM c.event
 			THEN (SELECT {{rules}}.monitor_check_json(e) FROM {{schema}}.monitor_event e WHERE e.id = c.event) END
@@ -38,12 +38,12 @@ func (m *monitors) Sources(ctx context.Context, q monitor.SourceQuery) (out []mo
 		labels = string(text)
 	}
 	var e monitor.StoredCheck // of the row before
-	out, err = rowsReadCommitted(ctx, m.db, pageSQL, func(r pgx.CollectableRow) (monitor.SourceRecord, error) { return scanSource(r, &e) },
-		m.floor.Load(), q.Check, q.Source, string(q.State), labels, q.AfterCheck, q.AfterSource, int64(monitor.PageSize(q.Limit)), lockPatience{})
+	out, err = rowsReadCommitted(ctx, m.db, sourcesSQL, func(r pgx.CollectableRow) (monitor.SourceRecord, error) { return scanSource(r, &e) },
+		m.latest.Load(), q.Check, q.Source, string(q.State), labels, q.AfterCheck, q.AfterSource, int64(monitor.PageSize(q.Limit)), lockTimeout{})
 	return out, during(err, "listing sources")
 }
 
-// scanSource reads a row of pageSQL; e is the event of the one before.
+// scanSource reads a row of sourcesSQL; e is the event of the one before.
 func scanSource(r pgx.Row, e *monitor.StoredCheck) (monitor.SourceRecord, error) {
 	var now, known monitor.StoreTime
 	var wall time.Time
@@ -103,8 +103,8 @@ func (m *monitors) Alarms(ctx context.Context, q monitor.AlarmQuery) ([]monitor.
 	return out, during(err, "listing alarms")
 }
 
-// glance is an [monitor.Overview] as one statement reads it.
-const glance = `SELECT n.moment, n.wall, s.configured, s.origin, s.error,
+// overviewSQL is an [monitor.Overview] as one statement reads it.
+const overviewSQL = `SELECT n.moment, n.wall, s.configured, s.origin, s.error,
 	(SELECT coalesce(array_agg(k.name ORDER BY k.name), '{}') FROM {{schema}}.monitor_sink k),
 	(SELECT coalesce(array_agg(jsonb_build_object('event', {{rules}}.monitor_check_json(e)::jsonb, 'counts', c.counts)::text ORDER BY e.name), '{}')
 		FROM {{schema}}.monitor_event e LEFT JOIN (
@@ -120,13 +120,13 @@ func (m *monitors) Overview(ctx context.Context) (out monitor.Overview, err erro
 	var now monitor.StoreTime
 	var configured *time.Time
 	var events, paths, members []string
-	err = m.db.rowReadCommitted(ctx, glance, func(r pgx.Row) error {
+	err = m.db.rowReadCommitted(ctx, overviewSQL, func(r pgx.Row) error {
 		return r.Scan(&now, &out.Now, &configured, &out.Origin, &out.Error, &out.Sinks, &events, &paths, &members)
-	}, m.floor.Load())
+	}, m.latest.Load())
 	if err == nil {
 		out.Now, out.Configured = out.Now.UTC(), utc(configured)
-		m.raiseFloor(now)
-		err = shownAll(&out, now, events, paths, members)
+		m.noteTime(now)
+		err = readOverview(&out, now, events, paths, members)
 	}
 	if err != nil {
 		return monitor.Overview{}, fmt.Errorf("looking at the monitor: %w", err)
@@ -134,7 +134,7 @@ func (m *monitors) Overview(ctx context.Context) (out monitor.Overview, err erro
 	return out, nil
 }
 
-func shownAll(out *monitor.Overview, now monitor.StoreTime, events, paths, members []string) error {
+func readOverview(out *monitor.Overview, now monitor.StoreTime, events, paths, members []string) error {
 	for _, text := range events {
 		var e struct {
 			Event  json.RawMessage

@@ -43,7 +43,7 @@ func TestMonitorInterleavings(t *testing.T) {
 		function, old, new string
 	}{
 		{"a beat under way undoes a judgement", beatUnderWay, "monitor_apply_transitions", "FOR NO KEY UPDATE OF b, s", ""},
-		{"a beat behind an onset makes its source due", beatBehindOnset, "monitor_apply_transitions", "SET watched = x.turn = 'ONSET' OR", "SET watched ="},
+		{"a beat behind an onset makes its source due", beatBehindOnset, "monitor_apply_transitions", "SET watched = x.transition = 'ONSET' OR", "SET watched ="},
 		{"what a failure made due is not moved away", failureUnderWay, "monitor_move_due", "FOR NO KEY UPDATE SKIP LOCKED) l)", ") l)"},
 		{"flushes do not wait for each other's proofs", proofUnderWay, "monitor_record_heartbeats", "FOR NO KEY UPDATE SKIP LOCKED", "FOR NO KEY UPDATE"},
 		{"D11 sources get numbers without a gap", numbered, "monitor_resolve_sources", "WHERE x.id = v.id AND NOT x.removed FOR NO KEY UPDATE", "WHERE x.id = v.id"},

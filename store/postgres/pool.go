@@ -22,22 +22,23 @@ const callTimeout = 10 * time.Second
 // More than a few are needed only at isolation levels above read committed.
 const attempts = 12
 
-// lane is which connections a call may use.
+// lane is which connections a call may use. The last free one is kept for sessions: an instance whose application calls keep
+// all others busy still renews in time.
 type lane bool
 
 const (
-	sessions lane = true  // any connection
+	sessions lane = true  // any connection: for the start and the renewal of sessions
 	ordinary lane = false // any but the last free one
 )
 
-// pool is the store's few connections. A place in it is free again as soon as a
+// pool is the store's few connections. A slot of it is free again as soon as a
 // call returns, whatever happened to the connection: one that did not answer in
 // time is abandoned at once and closed in the background, so that the next call can open
 // another. Calls open connections, within their deadlines.
 type pool struct {
-	config *pgx.ConnConfig
-	places chan struct{} // holds one for each connection in use
-	common chan struct{} // … for each that is not in use for sessions
+	config        *pgx.ConnConfig
+	slots         chan struct{} // holds one for each connection in use
+	ordinarySlots chan struct{} // … for each that is not in use for sessions
 
 	// rehearsal makes a connection ready for a hand-over.
 	rehearsal string
@@ -55,7 +56,7 @@ type pool struct {
 }
 
 func newPool(config *pgx.ConnConfig, size int) *pool {
-	p := &pool{config: config, places: make(chan struct{}, size), common: make(chan struct{}, size-1)}
+	p := &pool{config: config, slots: make(chan struct{}, size), ordinarySlots: make(chan struct{}, size-1)}
 	p.closing, p.cancel = context.WithCancel(context.Background())
 	return p
 }
@@ -90,11 +91,11 @@ func (p *pool) withConnection(ctx context.Context, l lane, f func(context.Contex
 }
 
 func (p *pool) tryOnce(ctx context.Context, l lane, f func(context.Context, *pgx.Conn) error) error {
-	leave, err := p.reserve(ctx, l)
+	release, err := p.reserveSlot(ctx, l)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer release()
 	conn, err := p.connection(ctx)
 	if err != nil {
 		return err
@@ -120,27 +121,27 @@ func (p *pool) rehearse(ctx context.Context, conn *pgx.Conn) {
 	}
 }
 
-// reserve waits for a place.
-func (p *pool) reserve(ctx context.Context, l lane) (leave func(), err error) {
-	queues := []chan struct{}{p.places}
+// reserveSlot waits for a slot.
+func (p *pool) reserveSlot(ctx context.Context, l lane) (release func(), err error) {
+	needed := []chan struct{}{p.slots}
 	if l == ordinary {
-		queues = []chan struct{}{p.common, p.places}
+		needed = []chan struct{}{p.ordinarySlots, p.slots}
 	}
-	for i, q := range queues {
+	for i, slot := range needed {
 		select {
-		case q <- struct{}{}:
+		case slot <- struct{}{}:
 		case <-ctx.Done():
-			for _, entered := range queues[:i] {
+			for _, entered := range needed[:i] {
 				<-entered
 			}
 			if p.closing.Err() != nil {
 				return nil, notSent{errClosed}
 			}
-			return nil, notSent{fmt.Errorf("all %d connections are in use: %w", cap(p.places), ctx.Err())}
+			return nil, notSent{fmt.Errorf("all %d connections are in use: %w", cap(p.slots), ctx.Err())}
 		}
 	}
 	return func() {
-		for _, entered := range queues {
+		for _, entered := range needed {
 			<-entered
 		}
 	}, nil
@@ -216,12 +217,12 @@ func isUsable(conn *pgx.Conn) bool {
 // close cancels calls under way, waits for them, and closes all connections.
 func (p *pool) close() {
 	p.cancel()
-	for range cap(p.places) {
-		p.places <- struct{}{}
+	for range cap(p.slots) {
+		p.slots <- struct{}{}
 	}
 	defer func() {
-		for range cap(p.places) {
-			<-p.places
+		for range cap(p.slots) {
+			<-p.slots
 		}
 	}()
 	p.mu.Lock()

@@ -7,12 +7,37 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
+// querier is what reads one row: a connection or a transaction.
+type querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// runner is what also reads many: a connection or a transaction.
+type runner interface {
+	querier
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
 // queryRow runs a statement that returns one row.
 func (s *Store) queryRow(ctx context.Context, l lane, sql string, scan func(pgx.Row) error, args ...any) error {
 	sql = s.sql(sql)
 	return s.pool.withConnection(ctx, l, func(ctx context.Context, conn *pgx.Conn) error {
-		return scan(conn.QueryRow(ctx, sql, withPatience(ctx, args)...))
+		return scan(conn.QueryRow(ctx, sql, withLockTimeout(ctx, args)...))
 	})
+}
+
+// rows runs a statement that returns any number of rows.
+func rows[T any](ctx context.Context, s *Store, sql string, scan pgx.RowToFunc[T], args ...any) (out []T, err error) {
+	sql = s.sql(sql)
+	err = s.pool.withConnection(ctx, ordinary, func(ctx context.Context, conn *pgx.Conn) error {
+		found, err := conn.Query(ctx, sql, withLockTimeout(ctx, args)...)
+		if err != nil {
+			return err
+		}
+		out, err = pgx.CollectRows(found, scan)
+		return err
+	})
+	return out, err
 }
 
 // exec runs a statement that returns no rows, and returns how many it changed.
@@ -26,15 +51,15 @@ func (s *Store) exec(ctx context.Context, sql string, args ...any) (changed int6
 	return changed, err
 }
 
-// lockPatience stands, among the arguments of a statement, for how long it may wait for
+// lockTimeout stands, among the arguments of a statement, for how long it may wait for
 // locks, in milliseconds: a little less than its caller does, who so gets an answer.
-type lockPatience struct{}
+type lockTimeout struct{}
 
-func withPatience(ctx context.Context, args []any) []any {
+func withLockTimeout(ctx context.Context, args []any) []any {
 	out := make([]any, len(args))
 	copy(out, args)
 	for i, a := range out {
-		if _, ok := a.(lockPatience); ok {
+		if _, ok := a.(lockTimeout); ok {
 			deadline, _ := ctx.Deadline()
 			out[i] = max(1, time.Until(deadline).Milliseconds()*9/10)
 		}
@@ -47,7 +72,7 @@ type statement struct {
 	sql  string
 	args []any
 	scan func(pgx.Row) error
-	// refusal is asked after scan.
+	// refusal, if not nil, is called after scan: it says why the answer is a refusal, or returns nil.
 	refusal func() error
 }
 
@@ -56,7 +81,7 @@ func (s *Store) addToBatch(ctx context.Context, all *pgx.Batch, x statement, ref
 	if x.sql == "" {
 		return
 	}
-	all.Queue(s.sql(x.sql), withPatience(ctx, x.args)...).QueryRow(func(r pgx.Row) error {
+	all.Queue(s.sql(x.sql), withLockTimeout(ctx, x.args)...).QueryRow(func(r pgx.Row) error {
 		err := x.scan(r)
 		if err == nil && x.refusal != nil {
 			*refused = x.refusal()

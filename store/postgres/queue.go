@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -59,15 +58,12 @@ func exchangeArgs(t dispatch.Exchange, keys []keyExchange) []any {
 		names[i], begins[i] = k.key, k.begin
 		if r := k.result; r != nil {
 			terms[i], seqs[i], states[i], afters[i], waits[i] = &r.Term, r.Seq, string(r.State), string(r.After), r.Wait.Microseconds()
-			attempts[i], codes[i], details[i], links[i] = int32(r.Attempt), int32(r.Code), text(r.Detail), text(r.Link)
+			attempts[i], codes[i], details[i], links[i] = int32(r.Attempt), int32(r.Code), cleanDetail(r.Detail), cleanDetail(r.Link)
 		}
 	}
 	return []any{t.Queue, t.Session, t.Restart, t.Window.Microseconds(), names, begins, terms, seqs,
-		states, afters, waits, attempts, codes, details, links, lockPatience{}}
+		states, afters, waits, attempts, codes, details, links, lockTimeout{}}
 }
-
-// text is what a target said, as the database takes it.
-func text(s string) string { return dispatch.CutDetail(strings.ReplaceAll(s, "\x00", "\uFFFD")) }
 
 // Exchange implements [dispatch.Queue].
 func (q queue) Exchange(ctx context.Context, t dispatch.Exchange) (dispatch.ExchangeResult, error) {
@@ -79,7 +75,7 @@ func (q queue) Exchange(ctx context.Context, t dispatch.Exchange) (dispatch.Exch
 		clear(accepted)
 		clear(out.Holdings)
 		out.Begun = make([]dispatch.Assignment, 0, len(t.Begin))
-		found, err := r.Query(ctx, sql, withPatience(ctx, exchangeArgs(t, keys))...)
+		found, err := r.Query(ctx, sql, withLockTimeout(ctx, exchangeArgs(t, keys))...)
 		if err != nil {
 			return err
 		}
@@ -152,7 +148,7 @@ func scanRecord(r pgx.Row, more ...any) (out dispatch.Record, err error) {
 // Prune implements [dispatch.Queue].
 func (q queue) Prune(ctx context.Context, name string, keep time.Duration, limit int) (deleted int, through bool, err error) {
 	err = q.rowReadCommitted(ctx, "SELECT deleted, through FROM {{rules}}.prune($1, $2, $3, $4)",
-		func(r pgx.Row) error { return r.Scan(&deleted, &through) }, name, keep.Microseconds(), int64(limit), lockPatience{})
+		func(r pgx.Row) error { return r.Scan(&deleted, &through) }, name, keep.Microseconds(), int64(limit), lockTimeout{})
 	if err != nil {
 		return 0, false, fmt.Errorf("pruning %s: %w", name, err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -30,13 +29,13 @@ func (d queueAdmin) CreateQueue(ctx context.Context, name string) error {
 	return during(err, "creating the queue %s", name)
 }
 
-// purgeAtOnce is how many rows one transaction of a removal deletes.
-const purgeAtOnce = 2000
+// purgedPerCall is how many rows one transaction of a removal deletes.
+const purgedPerCall = 2000
 
 // purge deletes what was in a queue that is gone; in one that is there it touches nothing.
 func (d queueAdmin) purge(ctx context.Context, name string) error {
 	for clean := false; !clean; {
-		err := d.rowReadCommitted(ctx, "SELECT {{rules}}.purge_queue($1, $2, $3)", func(r pgx.Row) error { return r.Scan(&clean) }, name, int64(purgeAtOnce), lockPatience{})
+		err := d.rowReadCommitted(ctx, "SELECT {{rules}}.purge_queue($1, $2, $3)", func(r pgx.Row) error { return r.Scan(&clean) }, name, int64(purgedPerCall), lockTimeout{})
 		if err != nil {
 			return err
 		}
@@ -50,7 +49,7 @@ func (d queueAdmin) RemoveQueue(ctx context.Context, name string, messages int64
 	var verdict string
 	var has, joined *int64
 	err := d.rowReadCommitted(ctx, "SELECT * FROM {{rules}}.remove_queue($1, $2, $3, $4)", func(r pgx.Row) error { return r.Scan(&verdict, &has, &joined) },
-		name, messages, dispatch.RemovalReason(messages, who), lockPatience{})
+		name, messages, dispatch.RemovalReason(messages, who), lockTimeout{})
 	switch {
 	case err != nil:
 	case verdict == "sink":
@@ -84,7 +83,7 @@ func (d queueAdmin) Add(ctx context.Context, messages []dispatch.Message) (added
 func (d queueAdmin) Act(ctx context.Context, queue, id string, a dispatch.Action, who string) error {
 	var said string
 	err := d.rowReadCommitted(ctx, "SELECT {{rules}}.apply_action($1, $2, $3, $4, $5)", func(r pgx.Row) error { return r.Scan(&said) },
-		queue, id, string(a), who, lockPatience{})
+		queue, id, string(a), who, lockTimeout{})
 	switch {
 	case err != nil:
 		return fmt.Errorf("%s of %s in %s: %w", a, id, queue, err)
@@ -98,13 +97,6 @@ func (d queueAdmin) Act(ctx context.Context, queue, id string, a dispatch.Action
 		return fmt.Errorf("%s of a message that is %s: %w", a, said, dispatch.ErrState)
 	}
 	return nil
-}
-
-func utc(t *time.Time) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
-	return t.UTC()
 }
 
 // Message implements [dispatch.Admin].

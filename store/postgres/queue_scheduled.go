@@ -19,7 +19,7 @@ const scheduledOnly = `NOT EXISTS (SELECT FROM {{schema}}.batch b WHERE b.id = s
 // EnqueueDue implements [dispatch.Queue].
 func (q queue) EnqueueDue(ctx context.Context, name string, limit int) (enqueued int, err error) {
 	err = q.rowReadCommitted(ctx, "SELECT {{rules}}.enqueue_due($1, $2, $3)",
-		func(r pgx.Row) error { return r.Scan(&enqueued) }, name, int64(limit), lockPatience{})
+		func(r pgx.Row) error { return r.Scan(&enqueued) }, name, int64(limit), lockTimeout{})
 	if err != nil {
 		return 0, fmt.Errorf("enqueueing due messages of %s: %w", name, err)
 	}

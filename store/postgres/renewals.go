@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// mostPatience is how long a renewal waits for others at most, and patiencePart which part of the time that its caller
+	// maxRenewalDelay is how long a renewal waits for others at most, and renewalDelayPart which part of the time that its caller
 	// gives it: at the default timing 100 ms, by which the session trusts itself less. It waits only if another was
 	// sent so shortly before: a process with very many sessions sends ten statements a second.
-	mostPatience = 100 * time.Millisecond
-	patiencePart = 16
+	maxRenewalDelay  = 100 * time.Millisecond
+	renewalDelayPart = 16
 	// mostRenewals is how many sessions one statement renews.
 	mostRenewals = 500
 )
@@ -71,7 +71,7 @@ func (s *Store) renewAlone(ctx context.Context, id string) (lease.Renewal, error
 	var seq, changes *int64
 	var waits []byte
 	err := s.queryRow(ctx, sessions, "SELECT seq, changes, waits FROM {{rules}}.renew_session($1, $2)",
-		func(r pgx.Row) error { return r.Scan(&seq, &changes, &waits) }, id, lockPatience{})
+		func(r pgx.Row) error { return r.Scan(&seq, &changes, &waits) }, id, lockTimeout{})
 	switch {
 	case err != nil:
 		return lease.Renewal{}, err
@@ -123,10 +123,10 @@ func (b *renewals) join(ctx context.Context, id string) *renewal {
 	if !ok {
 		deadline = now.Add(callTimeout)
 	}
-	patience := min(mostPatience, deadline.Sub(now)/patiencePart)
+	delay := min(maxRenewalDelay, deadline.Sub(now)/renewalDelayPart)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	dueAt := b.sentAt.Add(patience)
+	dueAt := b.sentAt.Add(delay)
 	// Who renews again has nobody to wait for.
 	if len(b.together) == 0 && (!now.Before(dueAt) || b.alone == id) {
 		b.sentAt, b.alone = now, id
@@ -169,7 +169,7 @@ func (b *renewals) sendBatch(batch []*renewal) {
 	answers := map[string]renewalAnswer{}
 	err := b.store.pool.withConnection(ctx, sessions, func(ctx context.Context, conn *pgx.Conn) error {
 		found, err := conn.Query(ctx, b.store.sql("SELECT id, seq, changes, waits FROM {{rules}}.renew_sessions($1, $2)"),
-			withPatience(ctx, []any{ids, lockPatience{}})...)
+			withLockTimeout(ctx, []any{ids, lockTimeout{}})...)
 		if err != nil {
 			return err
 		}

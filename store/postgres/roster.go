@@ -18,7 +18,7 @@ func (s *Store) Join(ctx context.Context, id lease.ID, session string) (lease.Le
 		func(r pgx.Row) (err error) {
 			l, err = scanLease(r, &lives)
 			return err
-		}, id.Space, id.Key, session, lockPatience{})
+		}, id.Space, id.Key, session, lockTimeout{})
 	switch {
 	case err != nil:
 		return lease.Lease{}, fmt.Errorf("joining %s: %w", id, err)
@@ -51,7 +51,7 @@ func (s *Store) RequestRelease(ctx context.Context, id lease.ID, successor, who 
 	var asked bool
 	err := s.queryRow(ctx, ordinary, "SELECT {{rules}}.request_release($1, $2, $3, $4, $5)",
 		func(r pgx.Row) error { return r.Scan(&asked) },
-		id.Space, id.Key, successor, lease.ReleaseRequestedReason(successor, who), lockPatience{})
+		id.Space, id.Key, successor, lease.ReleaseRequestedReason(successor, who), lockTimeout{})
 	switch {
 	case err != nil:
 		return fmt.Errorf("asking for %s: %w", id, err)
@@ -75,7 +75,7 @@ func (s *Store) Forget(ctx context.Context, f lease.ForgetRequest) error {
 	var verdict string
 	err := s.queryRow(ctx, ordinary, "SELECT {{rules}}.forget_lease($1, $2, $3, $4, $5, $6, $7)",
 		func(r pgx.Row) error { return r.Scan(&verdict) },
-		f.Lease.Space, f.Lease.Key, f.Seen.Term, f.Seen.Session, f.Seen.Seq, f.Reason(), lockPatience{})
+		f.Lease.Space, f.Lease.Key, f.Seen.Term, f.Seen.Session, f.Seen.Seq, f.Reason(), lockTimeout{})
 	switch {
 	case err != nil:
 		return fmt.Errorf("forgetting %s: %w", f.Lease, err)

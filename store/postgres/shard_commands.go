@@ -28,7 +28,7 @@ type commandColumns struct {
 	within           []int64
 }
 
-func columnsOf(all []shard.Command) (q commandColumns, err error) {
+func commandColumnsOf(all []shard.Command) (q commandColumns, err error) {
 	q = commandColumns{[]string{}, []string{}, []string{}, []int64{}}
 	for _, c := range all {
 		doc, err := json.Marshal(c)
@@ -43,19 +43,19 @@ func columnsOf(all []shard.Command) (q commandColumns, err error) {
 
 // Send implements [shard.Commands].
 func (c commands) Send(ctx context.Context, all ...shard.Command) error {
-	q, err := columnsOf(all)
+	q, err := commandColumnsOf(all)
 	if err != nil {
 		return err
 	}
-	err = c.db.callReadCommitted(ctx, "SELECT {{rules}}.shard_send_commands($1, $2, $3, $4, $5, $6)", q.nodes, q.ids, q.within, q.docs, int64(shard.MaxQueue), lockPatience{})
+	err = c.db.callReadCommitted(ctx, "SELECT {{rules}}.shard_send_commands($1, $2, $3, $4, $5, $6)", q.nodes, q.ids, q.within, q.docs, int64(shard.MaxQueue), lockTimeout{})
 	return during(err, "sending commands")
 }
 
 // How often a queue is polled where no signal comes: at first soon again, for commands come
 // one after another.
 const (
-	firstLook = 20 * time.Millisecond
-	lastLook  = 500 * time.Millisecond
+	firstPoll   = 20 * time.Millisecond
+	slowestPoll = 500 * time.Millisecond
 )
 
 // Next implements [shard.Commands].
@@ -68,9 +68,9 @@ func (c commands) Next(ctx context.Context, node string, wait time.Duration) (sh
 		signal, done = c.db.listener.listenFor(node)
 		defer done()
 	}
-	polls := backoff.Backoff{First: firstLook, Most: lastLook}
+	polls := backoff.Backoff{First: firstPoll, Most: slowestPoll}
 	for {
-		got, err := c.take(ctx, node)
+		got, err := c.takeOldest(ctx, node)
 		if !errors.Is(err, shard.ErrNoCommand) || wait == 0 {
 			return got, err
 		}
@@ -87,7 +87,7 @@ func (c commands) Next(ctx context.Context, node string, wait time.Duration) (sh
 			if c.db.listener.isListening() { // a signal would have come; the next call looks anyway
 				return shard.Command{}, fmt.Errorf("%w for node %.8s", shard.ErrNoCommand, node)
 			}
-			wait = 0 // one last look
+			wait = 0 // one last poll
 		case <-ctx.Done():
 			next.Stop()
 			return shard.Command{}, fmt.Errorf("waiting for a command to node %.8s: %w: %w", node, lease.ErrUnavailable, context.Cause(ctx))
@@ -99,10 +99,10 @@ func (c commands) Next(ctx context.Context, node string, wait time.Duration) (sh
 	}
 }
 
-// take takes the oldest command out of a queue, or returns ErrNone.
-func (c commands) take(ctx context.Context, node string) (got shard.Command, err error) {
+// takeOldest takes the oldest command out of a queue, or returns [shard.ErrNoCommand].
+func (c commands) takeOldest(ctx context.Context, node string) (got shard.Command, err error) {
 	var doc *string
-	err = c.db.rowReadCommitted(ctx, "SELECT {{rules}}.shard_next_command($1, $2)", func(row pgx.Row) error { return row.Scan(&doc) }, node, lockPatience{})
+	err = c.db.rowReadCommitted(ctx, "SELECT {{rules}}.shard_next_command($1, $2)", func(row pgx.Row) error { return row.Scan(&doc) }, node, lockTimeout{})
 	if err != nil {
 		return got, fmt.Errorf("taking a command of node %.8s: %w", node, err)
 	}

@@ -22,19 +22,20 @@ func digestOf(n shard.Record) (g digest, err error) {
 	return digest(sum[:len(g)]), nil
 }
 
-// accepted remembers, of each node that is reported through one registry, the digest of the last
+// answeredReports remembers, of each node that is reported through one registry, the digest of the last
 // report if that was answered. What was not may be in the database, and yet not be kept:
 // where a standby has to confirm, others see a commit whose waiting was cancelled.
-type accepted struct {
+type answeredReports struct {
 	mu      sync.Mutex
 	digests map[string]digest // by node
 }
 
-// maxAccepted bounds it; a process reports one node, or a few.
-const maxAccepted = 10_000
+// maxAnswered bounds it; a process reports one node, or a few.
+const maxAnswered = 10_000
 
-// take forgets what is remembered of a node, and reports whether it was this.
-func (a *accepted) take(node string, g digest) bool {
+// forget forgets what is remembered of a node, and reports whether it was this. The report that follows is remembered once it
+// is answered.
+func (a *answeredReports) forget(node string, g digest) (was bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	last, ok := a.digests[node]
@@ -42,10 +43,10 @@ func (a *accepted) take(node string, g digest) bool {
 	return ok && last == g
 }
 
-func (a *accepted) put(node string, g digest) {
+func (a *answeredReports) remember(node string, g digest) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.digests == nil || len(a.digests) >= maxAccepted {
+	if a.digests == nil || len(a.digests) >= maxAnswered {
 		a.digests = map[string]digest{}
 	}
 	a.digests[node] = g

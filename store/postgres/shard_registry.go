@@ -22,12 +22,12 @@ import (
 var _ store.Shards = (*Store)(nil)
 
 // Registry is what the store keeps for package shard.
-func (s *Store) Registry() shard.Registry { return shard.Validated(registry{s, &accepted{}}) }
+func (s *Store) Registry() shard.Registry { return shard.Validated(registry{s, &answeredReports{}}) }
 
 // registry is the [shard.Registry] of a Store.
 type registry struct {
 	db       *Store
-	accepted *accepted
+	answered *answeredReports
 }
 
 // Report implements [shard.Registry].
@@ -40,20 +40,20 @@ func (r registry) Report(ctx context.Context, n shard.Record, urgent bool) (v sh
 	if err != nil {
 		return v, fmt.Errorf("reporting node %.8s: %w", n.ID, err)
 	}
-	light := r.accepted.take(n.ID, sum) && !urgent
+	light := r.answered.forget(n.ID, sum) && !urgent
 	var got string
 	err = r.db.rowReadCommitted(ctx, `SELECT {{rules}}.shard_report($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
 		func(row pgx.Row) error { return row.Scan(&got) },
-		n.Shard, n.ID, n.Address, []byte(n.Instance), n.Timeout.Microseconds(), string(doc), sum[:], light, urgent, lockPatience{})
+		n.Shard, n.ID, n.Address, []byte(n.Instance), n.Timeout.Microseconds(), string(doc), sum[:], light, urgent, lockTimeout{})
 	if err != nil {
 		return v, fmt.Errorf("reporting node %.8s: %w", n.ID, err)
 	}
-	if refusal, refused := strings.CutPrefix(got, between); refused {
-		why, rest, _ := strings.Cut(refusal, between)
-		who, what, _ := strings.Cut(rest, between)
+	if refusal, refused := strings.CutPrefix(got, separator); refused {
+		why, rest, _ := strings.Cut(refusal, separator)
+		who, what, _ := strings.Cut(rest, separator)
 		return v, n.TakenError(why, who, what)
 	}
-	r.accepted.put(n.ID, sum)
+	r.answered.remember(n.ID, sum)
 	if v, err = viewOf(got); err != nil {
 		return v, fmt.Errorf("reporting node %.8s: %w", n.ID, err)
 	}
@@ -65,7 +65,7 @@ func (r registry) ReadView(ctx context.Context, name string) (v shard.View, err 
 	err = r.db.queryRow(ctx, ordinary, `SELECT {{rules}}.shard_read_view($1, $2)`, func(row pgx.Row) (err error) {
 		v, err = scanView(row)
 		return err
-	}, name, lockPatience{})
+	}, name, lockTimeout{})
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return shard.View{}, fmt.Errorf("%w: no shard %q", shard.ErrNotFound, name)
@@ -78,7 +78,7 @@ func (r registry) ReadView(ctx context.Context, name string) (v shard.View, err 
 // List implements [shard.Registry].
 func (r registry) List(ctx context.Context, after string, limit int) ([]shard.View, error) {
 	out, err := rows(ctx, r.db, `SELECT {{rules}}.shard_list($1, $2, $3)`,
-		func(row pgx.CollectableRow) (shard.View, error) { return scanView(row) }, clean(after), int64(limit), lockPatience{})
+		func(row pgx.CollectableRow) (shard.View, error) { return scanView(row) }, clean(after), int64(limit), lockTimeout{})
 	return out, during(err, "listing shards")
 }
 
@@ -88,7 +88,7 @@ func (r registry) UpdateRow(ctx context.Context, d shard.RowUpdate) (rev int64, 
 	if err != nil {
 		return 0, fmt.Errorf("deciding about shard %q: %w", d.Row.Name, err)
 	}
-	q, err := columnsOf(d.Commands)
+	q, err := commandColumnsOf(d.Commands)
 	if err != nil {
 		return 0, err
 	}
@@ -101,7 +101,7 @@ func (r registry) UpdateRow(ctx context.Context, d shard.RowUpdate) (rev int64, 
 		func(row pgx.Row) error { return row.Scan(&decided, &rev) },
 		d.Row.Name, d.Row.Rev, d.Remove, d.Row.Primary, string(doc), append([]string{}, d.Drop...),
 		q.nodes, q.ids, q.within, q.docs, int64(shard.MaxQueue),
-		d.Event != nil, clean(e.Part), clean(e.Subject), clean(e.From), clean(e.To), e.Term, clean(e.Reason), e.Duration.Nanoseconds(), lockPatience{})
+		d.Event != nil, clean(e.Part), clean(e.Subject), clean(e.From), clean(e.To), e.Term, clean(e.Reason), e.Duration.Nanoseconds(), lockTimeout{})
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("deciding about shard %q: %w", d.Row.Name, err)
@@ -116,7 +116,7 @@ func (r registry) Lock(ctx context.Context, l shard.Lock) error {
 	var held *string
 	err := r.db.rowReadCommitted(ctx, `SELECT {{rules}}.shard_acquire_lock($1, $2, $3, $4, $5, $6)`,
 		func(row pgx.Row) error { return row.Scan(&held) },
-		l.Primary, l.Shard, l.Value, clean(l.Instead), shard.LockTime.Microseconds(), lockPatience{})
+		l.Primary, l.Shard, l.Value, clean(l.Instead), shard.LockTime.Microseconds(), lockTimeout{})
 	switch {
 	case err != nil:
 		return fmt.Errorf("taking the failover lock of primary %.8s: %w", l.Primary, err)
@@ -128,7 +128,7 @@ func (r registry) Lock(ctx context.Context, l shard.Lock) error {
 
 // Unlock implements [shard.Registry].
 func (r registry) Unlock(ctx context.Context, l shard.Lock) error {
-	err := r.db.callReadCommitted(ctx, `SELECT {{rules}}.shard_release_lock($1, $2, $3, $4)`, l.Primary, l.Shard, clean(l.Instead), lockPatience{})
+	err := r.db.callReadCommitted(ctx, `SELECT {{rules}}.shard_release_lock($1, $2, $3, $4)`, l.Primary, l.Shard, clean(l.Instead), lockTimeout{})
 	return during(err, "giving the failover lock of primary %.8s up", l.Primary)
 }
 
@@ -141,13 +141,13 @@ func scanView(r pgx.Row) (v shard.View, err error) {
 	return viewOf(text)
 }
 
-// between separates the columns of what shard_show returns.
-const between = "\x1f"
+// separator separates the columns of what shard_show returns.
+const separator = "\x1f"
 
 // viewOf is the view that shard_show returned.
 func viewOf(text string) (v shard.View, err error) {
 	const columns, leases = 4, 12
-	texts := strings.Split(text, between)
+	texts := strings.Split(text, separator)
 	if len(texts) < columns+leases || (len(texts)-columns-leases)%2 != 0 {
 		return v, fmt.Errorf("%w: %d columns are no shard", lease.ErrUnavailable, len(texts))
 	}

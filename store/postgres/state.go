@@ -20,7 +20,7 @@ func (s *Store) WriteState(ctx context.Context, id lease.ID, term int64, data []
 	}
 	var written bool
 	err := s.queryRow(ctx, ordinary, "SELECT {{rules}}.write_state($1, $2, $3, $4, $5)",
-		func(r pgx.Row) error { return r.Scan(&written) }, id.Space, id.Key, term, data, lockPatience{})
+		func(r pgx.Row) error { return r.Scan(&written) }, id.Space, id.Key, term, data, lockTimeout{})
 	switch {
 	case err != nil:
 		return fmt.Errorf("writing the state of %s: %w", id, err)

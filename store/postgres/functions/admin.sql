@@ -10,12 +10,12 @@ $$;
 
 -- Applies an operator's action: the answer is 'done', 'no queue', 'no batch', 'uncertain' (see dispatch.ErrUncertain), or the
 -- state in which that cannot be done.
-CREATE FUNCTION {{rules}}.apply_action(p_queue text, p_id text, p_action text, p_who text, p_patience bigint) RETURNS text LANGUAGE plpgsql AS $$
+CREATE FUNCTION {{rules}}.apply_action(p_queue text, p_id text, p_action text, p_who text, p_lock_timeout_ms bigint) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     b {{schema}}.batch;
     v_said text;
 BEGIN
-    PERFORM {{rules}}.configure_key_statement(p_patience);
+    PERFORM {{rules}}.configure_key_statement(p_lock_timeout_ms);
     v_said := {{rules}}.act_on_scheduled(p_queue, p_id, p_action, p_who);
     IF v_said IS NOT NULL THEN
         RETURN v_said;
@@ -117,7 +117,7 @@ BEGIN
         END IF;
         -- The key goes on at once with what is next, if that is there.
         IF c.session = '' AND v_state <> 'queued' AND NOT EXISTS (SELECT FROM {{rules}}.head(b.queue, b.key, b.seq)) THEN
-            SELECT cardinality(i.dry) > 0 INTO v_idle FROM {{rules}}.mark_idle(b.queue, ARRAY[b.key]) i;
+            SELECT cardinality(i.idle) > 0 INTO v_idle FROM {{rules}}.mark_idle(b.queue, ARRAY[b.key]) i;
         END IF;
         UPDATE {{schema}}.claim x
            SET blocked = NULL, interrupted = false, session = c.session, since = CASE WHEN v_stuck THEN t ELSE x.since END, done = CASE WHEN v_state = 'queued' THEN x.done ELSE b.seq END,
@@ -132,14 +132,14 @@ END $$;
 
 -- Deletes a few batches that are over for long, key after key, going on where it
 -- ended. Nobody is waited for: what is locked is left for the next round.
-CREATE FUNCTION {{rules}}.prune(p_queue text, p_keep bigint, p_limit bigint, p_patience bigint, OUT deleted bigint, OUT through boolean) LANGUAGE plpgsql AS $$
+CREATE FUNCTION {{rules}}.prune(p_queue text, p_keep bigint, p_limit bigint, p_lock_timeout_ms bigint, OUT deleted bigint, OUT through boolean) LANGUAGE plpgsql AS $$
 DECLARE
     v_before timestamptz;
     v_next text;
     v_visited int := 0;
     k record;
 BEGIN
-    PERFORM {{rules}}.configure_key_statement(p_patience);
+    PERFORM {{rules}}.configure_key_statement(p_lock_timeout_ms);
     PERFORM {{rules}}.require_queue(p_queue);
     deleted := 0;
     through := false;
@@ -213,12 +213,12 @@ END $$;
 -- Deletes a queue, unless an instance has joined it or it has another number of messages than p_messages: of those that
 -- wait, are scheduled, in flight or are dead letters. The verdict is 'removed', 'no queue', 'sink' or 'refused'. What was in it is
 -- deleted by purge_queue.
-CREATE FUNCTION {{rules}}.remove_queue(p_queue text, p_messages bigint, p_reason text, p_patience bigint,
+CREATE FUNCTION {{rules}}.remove_queue(p_queue text, p_messages bigint, p_reason text, p_lock_timeout_ms bigint,
     OUT verdict text, OUT messages bigint, OUT joined bigint) LANGUAGE plpgsql AS $$
 DECLARE
     t timestamptz;
 BEGIN
-    PERFORM {{rules}}.configure_statement(p_patience);
+    PERFORM {{rules}}.configure_statement(p_lock_timeout_ms);
     PERFORM pg_advisory_xact_lock(hashtext('understudy ' || {{channel}}), hashtext('removal of queue/' || p_queue));
     PERFORM FROM {{schema}}.queue q WHERE q.name = p_queue FOR UPDATE;
     IF NOT FOUND THEN
@@ -249,11 +249,11 @@ BEGIN
 END $$;
 
 -- Deletes up to p_limit rows of what was in a queue that is gone, and reports whether nothing is left.
-CREATE FUNCTION {{rules}}.purge_queue(p_queue text, p_limit bigint, p_patience bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION {{rules}}.purge_queue(p_queue text, p_limit bigint, p_lock_timeout_ms bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     v_deleted bigint;
 BEGIN
-    PERFORM {{rules}}.configure_statement(p_patience);
+    PERFORM {{rules}}.configure_statement(p_lock_timeout_ms);
     PERFORM pg_advisory_xact_lock(hashtext('understudy ' || {{channel}}), hashtext('removal of queue/' || p_queue));
     IF EXISTS (SELECT FROM {{schema}}.queue q WHERE q.name = p_queue) THEN
         RETURN true; -- somebody has made it again

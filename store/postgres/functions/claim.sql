@@ -9,13 +9,13 @@
 -- The settings of configure_statement, for functions that work on lists of keys. Their plans are
 -- kept, and were perhaps made when the tables were empty; so they leave no choice. Rows
 -- are looked up one by one, in a LATERAL subquery that locks or ends in OFFSET 0, and
--- are then changed by their places (ctid), with scan_by_ctid_only switched on for that statement.
-CREATE FUNCTION {{rules}}.configure_key_statement(p_patience bigint) RETURNS void LANGUAGE plpgsql AS $$
+-- are then changed by their ctid, with scan_by_ctid_only switched on for that statement.
+CREATE FUNCTION {{rules}}.configure_key_statement(p_lock_timeout_ms bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'understudy: this needs the isolation level READ COMMITTED' USING ERRCODE = 'US003';
     END IF;
-    PERFORM {{rules}}.configure_statement(p_patience),
+    PERFORM {{rules}}.configure_statement(p_lock_timeout_ms),
             set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
             set_config('enable_material', 'off', true), set_config('enable_bitmapscan', 'off', true),
             set_config('enable_sort', 'off', true), set_config('jit', 'off', true),
@@ -67,12 +67,12 @@ BEGIN
     END IF;
 END $$;
 
-CREATE FUNCTION {{rules}}.offer_keys(p_space text, p_keys text[], p_in bigint, p_patience bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION {{rules}}.offer_keys(p_space text, p_keys text[], p_in bigint, p_lock_timeout_ms bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     t timestamptz;
     v_ready bigint;
 BEGIN
-    PERFORM {{rules}}.configure_key_statement(p_patience);
+    PERFORM {{rules}}.configure_key_statement(p_lock_timeout_ms);
     t := {{schema}}.clock();
     WITH offered AS (
         INSERT INTO {{schema}}.claim AS c (space, key, since, ready_at)
@@ -89,11 +89,11 @@ BEGIN
     END IF;
 END $$;
 
-CREATE FUNCTION {{rules}}.withdraw_keys(p_space text, p_keys text[], p_patience bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION {{rules}}.withdraw_keys(p_space text, p_keys text[], p_lock_timeout_ms bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     v_tids tid[];
 BEGIN
-    PERFORM {{rules}}.configure_key_statement(p_patience);
+    PERFORM {{rules}}.configure_key_statement(p_lock_timeout_ms);
     v_tids := ARRAY(SELECT l.tid FROM unnest(p_keys) k (key), LATERAL (
         SELECT c.ctid AS tid FROM {{schema}}.claim c WHERE c.space = p_space AND c.key = k.key FOR UPDATE) l);
     PERFORM {{rules}}.scan_by_ctid_only(true);
@@ -117,9 +117,9 @@ END $$;
 -- For one that has said that it sleeps: tells whether there is a key for it after
 -- all. It does not answer before every transaction that may have missed that has committed;
 -- but it waits for no one who takes very long.
-CREATE FUNCTION {{rules}}.recheck_free_keys(p_space text, p_from timestamptz, p_patience bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION {{rules}}.recheck_free_keys(p_space text, p_from timestamptz, p_lock_timeout_ms bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM {{rules}}.configure_key_statement(p_patience);
+    PERFORM {{rules}}.configure_key_statement(p_lock_timeout_ms);
     FOR i IN 1 .. 40 LOOP
         IF pg_try_advisory_xact_lock(hashtext('understudy ' || {{channel}}), hashtext(p_space)) THEN
             RETURN {{rules}}.has_free_key(p_space, p_from, {{schema}}.clock());
@@ -133,13 +133,13 @@ END $$;
 
 -- Makes the session a member and tells how the keys are divided; null if it does not
 -- live.
-CREATE FUNCTION {{rules}}.join_space(p_space text, p_session text, p_asleep boolean, p_from timestamptz, p_patience bigint,
+CREATE FUNCTION {{rules}}.join_space(p_space text, p_session text, p_asleep boolean, p_from timestamptz, p_lock_timeout_ms bigint,
     OUT members bigint, OUT mine bigint, OUT held bigint, OUT fewest bigint, OUT free boolean, OUT due boolean) LANGUAGE plpgsql AS $$
 DECLARE
     t timestamptz;
     m {{schema}}.member;
 BEGIN
-    PERFORM {{rules}}.configure_key_statement(p_patience);
+    PERFORM {{rules}}.configure_key_statement(p_lock_timeout_ms);
     t := {{schema}}.clock();
     IF NOT {{rules}}.is_alive(p_session, t) THEN
         RETURN;
@@ -170,7 +170,7 @@ BEGIN
               FROM {{schema}}.member y WHERE y.space = p_space AND y.joined AND {{rules}}.is_alive(y.session, t) OFFSET 0) x;
 END $$;
 
--- Takes keys of one lapsed session.
+-- Claims keys of one lapsed session.
 CREATE FUNCTION {{rules}}.claim_lapsed_keys(p_space text, p_old text, me {{schema}}.session, p_most bigint)
 RETURNS TABLE (key text, term bigint, interrupted boolean) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -217,11 +217,11 @@ END $$;
 CREATE FUNCTION {{rules}}.milliseconds(t timestamptz) RETURNS bigint LANGUAGE sql IMMUTABLE
 AS $$ SELECT floor(extract(epoch FROM t) * 1000)::bigint $$;
 
--- Takes keys. The last row has no key: it tells the time, or none if the session
+-- Claims keys. The last row has no key: it tells the time, or none if the session
 -- does not live. Free keys that are ready since before p_from are left out. What was
 -- taken and worked off stays in the index for as long as any transaction might see it,
 -- and a taker need not wade through that each time.
-CREATE FUNCTION {{rules}}.claim_keys(p_space text, p_session text, p_most bigint, p_fresh bigint, p_linger bigint, p_from timestamptz, p_patience bigint)
+CREATE FUNCTION {{rules}}.claim_keys(p_space text, p_session text, p_most bigint, p_fresh bigint, p_linger bigint, p_from timestamptz, p_lock_timeout_ms bigint)
 RETURNS TABLE (key text, term bigint, interrupted boolean, at timestamptz) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -233,7 +233,7 @@ DECLARE
     v_tids tid[];
     v_found bigint := 0;
 BEGIN
-    PERFORM {{rules}}.configure_key_statement(p_patience);
+    PERFORM {{rules}}.configure_key_statement(p_lock_timeout_ms);
     SELECT s.* INTO me FROM {{schema}}.session s WHERE s.id = p_session;
     t := {{schema}}.clock();
     IF me.id IS NULL OR me.ended OR me.deadline <= t THEN
@@ -277,15 +277,15 @@ BEGIN
     RETURN QUERY SELECT NULL::text, 0::bigint, false, t;
 END $$;
 
--- Begins steps and returns the keys; null if the session does not live.
-CREATE FUNCTION {{rules}}.start_steps(p_space text, p_session text, p_hold bigint, p_keys text[], p_terms bigint[], p_patience bigint)
+-- Starts steps and returns the keys; null if the session does not live.
+CREATE FUNCTION {{rules}}.start_steps(p_space text, p_session text, p_hold bigint, p_keys text[], p_terms bigint[], p_lock_timeout_ms bigint)
 RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
     t timestamptz;
     v_tids tid[];
     v_keys text[];
 BEGIN
-    PERFORM {{rules}}.configure_key_statement(p_patience);
+    PERFORM {{rules}}.configure_key_statement(p_lock_timeout_ms);
     SELECT array_agg(l.tid), coalesce(array_agg(k.key), '{}') INTO v_tids, v_keys FROM unnest(p_keys, p_terms) k (key, term), LATERAL (
         SELECT c.ctid AS tid FROM {{schema}}.claim c WHERE c.space = p_space AND c.key = k.key AND c.session = p_session AND c.session <> ''
            AND c.term = k.term AND NOT c.in_step FOR NO KEY UPDATE) l;
@@ -299,16 +299,16 @@ BEGIN
     RETURN v_keys;
 END $$;
 
--- Ends steps and returns the keys for which that was accepted.
+-- Finishes steps and returns the keys for which that was accepted.
 CREATE FUNCTION {{rules}}.finish_steps(p_space text, p_session text, p_keys text[], p_terms bigint[], p_in bigint[],
-    p_idle boolean[], p_release boolean[], p_patience bigint) RETURNS text[] LANGUAGE plpgsql AS $$
+    p_idle boolean[], p_release boolean[], p_lock_timeout_ms bigint) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
     t timestamptz;
     v_tids tid[];
     v_keys text[];
     v_given bigint;
 BEGIN
-    PERFORM {{rules}}.configure_key_statement(p_patience);
+    PERFORM {{rules}}.configure_key_statement(p_lock_timeout_ms);
     v_tids := ARRAY(SELECT l.tid FROM unnest(p_keys, p_terms) k (key, term) LEFT JOIN LATERAL (
         SELECT c.ctid AS tid FROM {{schema}}.claim c WHERE c.space = p_space AND c.key = k.key AND c.session = p_session AND c.session <> ''
            AND c.term = k.term FOR NO KEY UPDATE) l ON true);
@@ -332,7 +332,7 @@ BEGIN
     RETURN v_keys;
 END $$;
 
-CREATE FUNCTION {{rules}}.release_keys(p_space text, p_session text, p_keys text[], p_terms bigint[], p_patience bigint)
+CREATE FUNCTION {{rules}}.release_keys(p_space text, p_session text, p_keys text[], p_terms bigint[], p_lock_timeout_ms bigint)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     t timestamptz;
@@ -340,7 +340,7 @@ DECLARE
     v_interrupted boolean[];
     v_given bigint;
 BEGIN
-    PERFORM {{rules}}.configure_key_statement(p_patience);
+    PERFORM {{rules}}.configure_key_statement(p_lock_timeout_ms);
     v_tids := ARRAY(SELECT l.tid FROM unnest(p_keys, p_terms) k (key, term), LATERAL (
         SELECT c.ctid AS tid FROM {{schema}}.claim c WHERE c.space = p_space AND c.key = k.key AND c.session = p_session AND c.session <> ''
            AND c.term = k.term FOR NO KEY UPDATE) l);

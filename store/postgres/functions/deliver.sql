@@ -35,7 +35,8 @@ BEGIN
     RETURN v_text;
 END $$;
 
--- Records results where the claim is held, and tells for which places of the list.
+-- Records results where the claim is held, and returns the places of those in the list. What a result means for its message is
+-- decided by the caller (dispatch/rule.go): p_states and p_afters.
 CREATE FUNCTION {{rules}}.record_results(p_queue text, t timestamptz, p_keys text[], p_terms bigint[], p_held bigint[], p_done bigint[],
     p_seqs bigint[], p_states text[], p_afters text[], p_attempts integer[], p_codes integer[], p_details text[], p_links text[])
 RETURNS SETOF bigint LANGUAGE plpgsql AS $$
@@ -67,21 +68,21 @@ END $$;
 -- Marks keys that have nothing to do as idle, and tells which; those that got a
 -- batch meanwhile are not among them. The claims are locked. A tail that an enqueuer
 -- has locked is waited for a moment; "busy" are those that stay locked.
-CREATE FUNCTION {{rules}}.mark_idle(p_queue text, p_keys text[], OUT dry text[], OUT busy text[]) LANGUAGE plpgsql AS $$
+CREATE FUNCTION {{rules}}.mark_idle(p_queue text, p_keys text[], OUT idle text[], OUT busy text[]) LANGUAGE plpgsql AS $$
 DECLARE
     v_tids tid[] := '{}';
     v_lasts bigint[];
     v_key text;
     r record;
 BEGIN
-    dry := '{}';
+    idle := '{}';
     busy := p_keys;
     FOR try IN 1 .. 8 LOOP -- a commit's time
         FOR r IN
             SELECT k.key, l.tid, l.last FROM unnest(busy) k (key), LATERAL (
                 SELECT e.ctid AS tid, e.last FROM {{schema}}.tail e WHERE e.queue = p_queue AND e.key = k.key FOR NO KEY UPDATE SKIP LOCKED) l
         LOOP
-            dry := dry || r.key;
+            idle := idle || r.key;
             v_tids := v_tids || r.tid;
             v_lasts := v_lasts || r.last;
             busy := array_remove(busy, r.key);
@@ -95,8 +96,8 @@ BEGIN
         PERFORM pg_sleep(0.001 * (try + 1) / 2);
     END LOOP;
     -- In a statement of its own, which sees what the last holders of the locks did.
-    SELECT coalesce(array_agg(k.key), '{}'), array_agg(k.tid), array_agg(greatest(k.last, m.last)) INTO dry, v_tids, v_lasts
-      FROM unnest(dry, v_tids, v_lasts) k (key, tid, last)
+    SELECT coalesce(array_agg(k.key), '{}'), array_agg(k.tid), array_agg(greatest(k.last, m.last)) INTO idle, v_tids, v_lasts
+      FROM unnest(idle, v_tids, v_lasts) k (key, tid, last)
       LEFT JOIN LATERAL (SELECT c.done FROM {{schema}}.claim c WHERE c.space = 'queue/' || p_queue AND c.key = k.key OFFSET 0) c ON true
       LEFT JOIN LATERAL (SELECT b.seq AS last FROM {{schema}}.batch b
         WHERE b.queue = p_queue AND b.key = k.key AND b.seq > k.last ORDER BY b.seq DESC LIMIT 1) m ON true
@@ -107,7 +108,7 @@ BEGIN
     -- A key that nothing was ever enqueued to was offered by hand.
     FOREACH v_key IN ARRAY busy LOOP
         IF NOT EXISTS (SELECT FROM {{schema}}.tail e WHERE e.queue = p_queue AND e.key = v_key) THEN
-            dry := dry || v_key;
+            idle := idle || v_key;
             busy := array_remove(busy, v_key);
         END IF;
     END LOOP;
@@ -140,7 +141,7 @@ END $$;
 -- p_bterms is not. Every key is one row of the answer.
 CREATE FUNCTION {{rules}}.exchange(p_queue text, p_session text, p_restart boolean, p_window bigint, p_keys text[], p_bterms bigint[],
     p_rterms bigint[], p_seqs bigint[], p_states text[], p_afters text[], p_waits bigint[], p_attempts integer[], p_codes integer[],
-    p_details text[], p_links text[], p_patience bigint)
+    p_details text[], p_links text[], p_lock_timeout_ms bigint)
 RETURNS TABLE (key text, accepted boolean, holding text, work text, seq bigint, term bigint, attempt integer, id text,
     content_type text, age bigint, code integer, detail text, link text, payload bytea, headers text, retried boolean) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -173,7 +174,7 @@ DECLARE
     i int;
     r record;
 BEGIN
-    PERFORM {{rules}}.configure_key_statement(p_patience);
+    PERFORM {{rules}}.configure_key_statement(p_lock_timeout_ms);
     PERFORM {{rules}}.require_queue(p_queue);
     SELECT array_agg(c.tid), array_agg(c.term), array_agg(c.done), array_agg(c.interrupted), array_agg(c.blocked) INTO v_tid, v_term, v_done, v_interrupted, v_was_blocked
       FROM unnest(p_keys) k (key) LEFT JOIN LATERAL (
@@ -253,7 +254,7 @@ BEGIN
         FOR i IN 1 .. v_n LOOP
             IF v_holding[i] IS NOT NULL THEN
                 CONTINUE;
-            ELSIF p_keys[i] = ANY (r.dry || r.busy) THEN
+            ELSIF p_keys[i] = ANY (r.idle || r.busy) THEN
                 v_changed := true;
                 v_given[i] := true;
                 v_holding[i] := 'given';

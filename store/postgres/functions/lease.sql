@@ -23,8 +23,8 @@ AS $$ SELECT name || '/' || left(id, 8) $$;
 -- Settings for this statement alone. It waits for locks no longer than its caller
 -- does: who has given up must not be served later. And it goes by the indexes: the
 -- plans of functions are kept, also when a table of a few rows has grown to many.
-CREATE FUNCTION {{rules}}.configure_statement(p_patience bigint) RETURNS text LANGUAGE sql VOLATILE AS $$
-    SELECT set_config('lock_timeout', greatest(p_patience, 1)::text, true) || set_config('enable_seqscan', 'off', true)
+CREATE FUNCTION {{rules}}.configure_statement(p_lock_timeout_ms bigint) RETURNS text LANGUAGE sql VOLATILE AS $$
+    SELECT set_config('lock_timeout', greatest(p_lock_timeout_ms, 1)::text, true) || set_config('enable_seqscan', 'off', true)
 $$;
 
 CREATE FUNCTION {{rules}}.notify_change(p_space text, p_key text, p_term bigint, p_free boolean, p_successor text)
@@ -83,10 +83,10 @@ CREATE FUNCTION {{rules}}.show_lease(p_space text, p_key text, p_session text) R
 $$;
 
 -- Puts a session on a lease's waiting list, if it lives, and shows it the lease.
-CREATE FUNCTION {{rules}}.join_waiting_list(p_space text, p_key text, p_session text, p_patience bigint,
+CREATE FUNCTION {{rules}}.join_waiting_list(p_space text, p_key text, p_session text, p_lock_timeout_ms bigint,
     OUT lives boolean, OUT lease {{rules}}.shown_lease) LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM {{rules}}.configure_statement(p_patience);
+    PERFORM {{rules}}.configure_statement(p_lock_timeout_ms);
     lives := EXISTS (SELECT FROM {{schema}}.session WHERE id = p_session AND NOT ended AND deadline > {{schema}}.clock());
     -- Who waits already only reads: it does so often.
     IF lives AND NOT EXISTS (SELECT FROM {{schema}}.waiter w WHERE w.space = p_space AND w.key = p_key AND w.session = p_session) THEN
@@ -97,12 +97,12 @@ END $$;
 
 -- Starts a session and returns its count of changes, 0, or null if the id was used before.
 CREATE FUNCTION {{rules}}.start_session(p_id text, p_instance text, p_name text, p_address text,
-    p_interval_ns bigint, p_timeout_ns bigint, p_patience bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+    p_interval_ns bigint, p_timeout_ns bigint, p_lock_timeout_ms bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     t timestamptz;
     v_old text[];
 BEGIN
-    PERFORM {{rules}}.configure_statement(p_patience);
+    PERFORM {{rules}}.configure_statement(p_lock_timeout_ms);
     t := {{schema}}.clock();
     INSERT INTO {{schema}}.session (id, instance_id, name, address, interval_ns, timeout_ns, started, deadline, rules)
     VALUES (p_id, p_instance, p_name, p_address, p_interval_ns, p_timeout_ns, t, t + p_timeout_ns / 1000 * interval '1 microsecond', {{hash}})
@@ -132,19 +132,19 @@ END $$;
 
 -- Renews a session that lives. Once refused, always refused: it is ended then. changes is of the leases that it holds and
 -- that were asked for, waits are those that it waits for: what others change hands costs it nothing.
-CREATE FUNCTION {{rules}}.renew_session(p_id text, p_patience bigint, OUT seq bigint, OUT changes bigint, OUT waits json) LANGUAGE plpgsql AS $$
+CREATE FUNCTION {{rules}}.renew_session(p_id text, p_lock_timeout_ms bigint, OUT seq bigint, OUT changes bigint, OUT waits json) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     n record;
     t timestamptz := {{schema}}.clock();
-    v_patience interval := p_patience * interval '1 millisecond';
+    v_lock_timeout interval := p_lock_timeout_ms * interval '1 millisecond';
 BEGIN
-    PERFORM {{rules}}.configure_statement(p_patience);
+    PERFORM {{rules}}.configure_statement(p_lock_timeout_ms);
     -- One that has more left than this waits for locks is renewed without being locked first, which would cost as much again. The
     -- clock was read before, so it must not have waited longer: then it is tried again, and locked.
     UPDATE {{schema}}.session s SET seq = s.seq + 1, deadline = t + s.timeout_ns / 1000 * interval '1 microsecond'
-     WHERE s.id = p_id AND s.deadline > t + v_patience AND NOT s.ended RETURNING s.seq INTO seq;
-    IF seq IS NOT NULL AND {{schema}}.clock() > t + v_patience THEN
+     WHERE s.id = p_id AND s.deadline > t + v_lock_timeout AND NOT s.ended RETURNING s.seq INTO seq;
+    IF seq IS NOT NULL AND {{schema}}.clock() > t + v_lock_timeout THEN
         RAISE serialization_failure USING MESSAGE = 'the renewal waited too long';
     END IF;
     IF seq IS NULL THEN
@@ -176,7 +176,7 @@ END $$;
 
 -- Renews, of the sessions with these ids, those that live and that nobody has locked, and returns what renew_session would;
 -- that one decides on the others. It waits for no row, so that one session does not hold up many.
-CREATE FUNCTION {{rules}}.renew_sessions(p_ids text[], p_patience bigint)
+CREATE FUNCTION {{rules}}.renew_sessions(p_ids text[], p_lock_timeout_ms bigint)
 RETURNS TABLE (id text, seq bigint, changes bigint, waits json) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -184,7 +184,7 @@ DECLARE
     v_ids text[];
     v_seqs bigint[];
 BEGIN
-    PERFORM {{rules}}.configure_statement(p_patience);
+    PERFORM {{rules}}.configure_statement(p_lock_timeout_ms);
     SELECT array_agg(x.id) INTO v_ids FROM (
         SELECT s.id FROM {{schema}}.session s WHERE s.id = ANY (p_ids) FOR NO KEY UPDATE SKIP LOCKED
     ) x;
@@ -209,7 +209,7 @@ END $$;
 -- Ends a session, which frees all that it holds, and releases at most p_most of
 -- its leases; returns how many. It is called until it returns less: each call is
 -- short, and none of the leases is anybody's meanwhile.
-CREATE FUNCTION {{rules}}.end_session(p_id text, p_reason text, p_most bigint, p_patience bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION {{rules}}.end_session(p_id text, p_reason text, p_most bigint, p_lock_timeout_ms bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     t timestamptz;
     v_freed bigint;
@@ -217,7 +217,7 @@ DECLARE
     v_keys text[];
     v_terms bigint[];
 BEGIN
-    PERFORM {{rules}}.configure_statement(p_patience);
+    PERFORM {{rules}}.configure_statement(p_lock_timeout_ms);
     PERFORM FROM {{schema}}.session WHERE id = p_id FOR UPDATE;
     IF NOT FOUND THEN
         RETURN 0;
@@ -233,12 +233,12 @@ BEGIN
            SET session = '', since = t, held_ns = {{rules}}.nanoseconds(t - since), successor = '', reserved = NULL, asked = false, asked_for = ''
           FROM held WHERE l.space = held.space AND l.key = held.key
         RETURNING l.space, l.key, {{rules}}.label(holder_name, holder_id) AS holder, l.term, l.held_ns
-    ), told AS (
+    ), recorded AS (
         INSERT INTO {{schema}}.event (at, part, subject, from_label, to_label, term, reason, duration_ns)
         SELECT t, space, key, holder, '', term, p_reason, held_ns FROM freed ORDER BY space, key
         RETURNING part, subject, term
     )
-    SELECT count(*), array_agg(part), array_agg(subject), array_agg(term) INTO v_freed, v_spaces, v_keys, v_terms FROM told;
+    SELECT count(*), array_agg(part), array_agg(subject), array_agg(term) INTO v_freed, v_spaces, v_keys, v_terms FROM recorded;
     IF v_freed > 100 THEN -- one notification that says "anything may have changed"
         PERFORM pg_notify({{channel}}, '');
     ELSE
@@ -274,7 +274,7 @@ END $$;
 -- session has lapsed, so that it may take nothing. The lease is the one
 -- that the verdict was given on, never one read later.
 CREATE FUNCTION {{rules}}.acquire(p_space text, p_key text, p_session text, p_seen_term bigint, p_seen_session text,
-    p_seen_seq bigint, p_waited boolean, p_places integer, p_patience bigint, OUT verdict text, OUT lease {{rules}}.shown_lease) LANGUAGE plpgsql AS $$
+    p_seen_seq bigint, p_waited boolean, p_places integer, p_lock_timeout_ms bigint, OUT verdict text, OUT lease {{rules}}.shown_lease) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     l {{schema}}.lease;
@@ -284,13 +284,13 @@ DECLARE
     t timestamptz;
     v_reason text;
 BEGIN
-    PERFORM {{rules}}.configure_statement(p_patience);
+    PERFORM {{rules}}.configure_statement(p_lock_timeout_ms);
     -- A connection gets here rarely, and each statement would be planned anew the first five times.
     PERFORM set_config('plan_cache_mode', 'force_generic_plan', true);
     -- The first pass takes no lock: most requests for a lease that was held end there. The
     -- second pass locks and decides.
-    FOR look IN CASE WHEN p_seen_session = '' THEN 2 ELSE 1 END .. 2 LOOP
-        IF look = 1 THEN
+    FOR pass IN CASE WHEN p_seen_session = '' THEN 2 ELSE 1 END .. 2 LOOP
+        IF pass = 1 THEN
             SELECT x AS l, s AS s INTO both_rows FROM {{schema}}.lease x LEFT JOIN {{schema}}.session s ON s.id = x.session
              WHERE x.space = p_space AND x.key = p_key;
             l := both_rows.l;
@@ -388,12 +388,12 @@ BEGIN
 END $$;
 
 CREATE FUNCTION {{rules}}.release(p_space text, p_key text, p_session text, p_term bigint, p_successor text,
-    p_reserve_ns bigint, p_reason text, p_patience bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+    p_reserve_ns bigint, p_reason text, p_lock_timeout_ms bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     l {{schema}}.lease;
     t timestamptz;
 BEGIN
-    PERFORM {{rules}}.configure_statement(p_patience);
+    PERFORM {{rules}}.configure_statement(p_lock_timeout_ms);
     PERFORM set_config('plan_cache_mode', 'force_generic_plan', true); -- as in acquire
     SELECT * INTO l FROM {{schema}}.lease
      WHERE space = p_space AND key = p_key AND session = p_session AND session <> '' AND term = p_term FOR NO KEY UPDATE;
@@ -418,7 +418,7 @@ END $$;
 -- Makes a connection ready for a hand-over. PL/pgSQL compiles a function, and plans its statements, when a connection first
 -- comes to them: the first acquisition and release would take several times as long as later ones. A lease without a
 -- space is in no row, and nothing is written for it. A renewal waits for it: so it gives up at a table that somebody
--- has locked, which compiling needs before any of these functions sets its own patience.
+-- has locked, which compiling needs before any of these functions sets its own lock timeout.
 CREATE FUNCTION {{rules}}.rehearse() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM {{rules}}.configure_statement(20);
@@ -427,13 +427,13 @@ BEGIN
     PERFORM {{rules}}.release(NULL, NULL, NULL, 0, '', 0, '', 20);
 END $$;
 
-CREATE FUNCTION {{rules}}.request_release(p_space text, p_key text, p_successor text, p_reason text, p_patience bigint)
+CREATE FUNCTION {{rules}}.request_release(p_space text, p_key text, p_successor text, p_reason text, p_lock_timeout_ms bigint)
 RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     l {{schema}}.lease;
     t timestamptz;
 BEGIN
-    PERFORM {{rules}}.configure_statement(p_patience);
+    PERFORM {{rules}}.configure_statement(p_lock_timeout_ms);
     SELECT * INTO l FROM {{schema}}.lease WHERE space = p_space AND key = p_key AND session <> '' FOR NO KEY UPDATE;
     t := {{schema}}.clock();
     PERFORM FROM {{schema}}.session WHERE id = l.session AND NOT ended AND deadline > t;
@@ -450,13 +450,13 @@ END $$;
 
 -- Deletes a lease. The verdict is 'forgotten', 'held' or 'never'.
 CREATE FUNCTION {{rules}}.forget_lease(p_space text, p_key text, p_seen_term bigint, p_seen_session text, p_seen_seq bigint,
-    p_reason text, p_patience bigint) RETURNS text LANGUAGE plpgsql AS $$
+    p_reason text, p_lock_timeout_ms bigint) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     l {{schema}}.lease;
     old {{schema}}.session;
     t timestamptz;
 BEGIN
-    PERFORM {{rules}}.configure_statement(p_patience);
+    PERFORM {{rules}}.configure_statement(p_lock_timeout_ms);
     SELECT s.* INTO old FROM {{schema}}.session s WHERE s.id = p_seen_session AND p_seen_session <> '' FOR UPDATE;
     SELECT x.* INTO l FROM {{schema}}.lease x WHERE x.space = p_space AND x.key = p_key FOR UPDATE;
     t := {{schema}}.clock();

@@ -1,13 +1,13 @@
 -- Applies an operator's action: the answer is 'done', or names what does not exist.
-CREATE FUNCTION {{rules}}.monitor_apply_action(p_floor bigint, p_verb text, p_event text, p_source text, p_alarm text, p_for bigint,
-    p_who text, p_note text, p_reason text, p_patience bigint) RETURNS text LANGUAGE plpgsql AS $$
+CREATE FUNCTION {{rules}}.monitor_apply_action(p_latest bigint, p_verb text, p_event text, p_source text, p_alarm text, p_for bigint,
+    p_who text, p_note text, p_reason text, p_lock_timeout_ms bigint) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     c record;
     e {{schema}}.monitor_event;
     v_subject text := p_source;
 BEGIN
-    PERFORM {{rules}}.monitor_configure_statement(p_patience);
-    SELECT * INTO c FROM {{rules}}.monitor_now(p_floor);
+    PERFORM {{rules}}.monitor_configure_statement(p_lock_timeout_ms);
+    SELECT * INTO c FROM {{rules}}.monitor_now(p_latest);
     CASE
     WHEN p_verb = 'acknowledge' THEN
         UPDATE {{schema}}.monitor_alarm a SET acknowledged = p_who WHERE a.id = p_alarm;
@@ -105,11 +105,11 @@ END $$;
 
 -- Makes an instance known whose session lives, and its sinks with their queues. False: it does not live.
 CREATE FUNCTION {{rules}}.monitor_register_member(p_session text, p_instance text, p_name text, p_address text, p_process integer, p_host text, p_service text,
-    p_active boolean, p_partitions integer, p_sinks text[], p_patience bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+    p_active boolean, p_partitions integer, p_sinks text[], p_lock_timeout_ms bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     t timestamptz;
 BEGIN
-    PERFORM {{rules}}.monitor_configure_statement(p_patience);
+    PERFORM {{rules}}.monitor_configure_statement(p_lock_timeout_ms);
     t := {{schema}}.clock();
     IF NOT {{rules}}.is_alive(p_session, t) THEN
         RETURN false;
@@ -135,14 +135,14 @@ BEGIN
 END $$;
 
 -- Finds a page of sources, in the order of event and name.
-CREATE FUNCTION {{rules}}.monitor_sources(p_floor bigint, p_event text, p_source text, p_state text, p_labels text, p_after_event text, p_after text,
-    p_limit integer, p_patience bigint, OUT moment bigint, OUT wall timestamptz, OUT ids bigint[]) LANGUAGE plpgsql AS $$
+CREATE FUNCTION {{rules}}.monitor_sources(p_latest bigint, p_event text, p_source text, p_state text, p_labels text, p_after_event text, p_after text,
+    p_limit integer, p_lock_timeout_ms bigint, OUT moment bigint, OUT wall timestamptz, OUT ids bigint[]) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     e record;
 BEGIN
-    PERFORM {{rules}}.monitor_configure_statement(p_patience);
-    SELECT n.moment, n.wall INTO moment, wall FROM {{rules}}.monitor_now(p_floor) n;
+    PERFORM {{rules}}.monitor_configure_statement(p_lock_timeout_ms);
+    SELECT n.moment, n.wall INTO moment, wall FROM {{rules}}.monitor_now(p_latest) n;
     ids := '{}';
     IF p_labels <> '' THEN
         -- Those that have a label are found by an index, and sorted.

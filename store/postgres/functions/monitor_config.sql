@@ -6,14 +6,14 @@ CREATE FUNCTION {{rules}}.monitor_check_json(e {{schema}}.monitor_event) RETURNS
 $$;
 
 -- Makes sources known before their first beat, and gives them their labels; tells which are new.
-CREATE FUNCTION {{rules}}.monitor_declare_sources(p_floor bigint, p_events text[], p_names text[], p_labels text[], p_patience bigint)
+CREATE FUNCTION {{rules}}.monitor_declare_sources(p_latest bigint, p_events text[], p_names text[], p_labels text[], p_lock_timeout_ms bigint)
 RETURNS TABLE (i bigint, fresh boolean) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     v_known record;
 BEGIN
     SELECT array_agg(k.i ORDER BY k.i) AS i, array_agg(k.id ORDER BY k.i) AS id, array_agg(k.fresh ORDER BY k.i) AS fresh INTO v_known
-      FROM {{rules}}.monitor_resolve_sources(p_floor, p_events, p_names, p_labels, NULL, p_patience) k;
+      FROM {{rules}}.monitor_resolve_sources(p_latest, p_events, p_names, p_labels, NULL, p_lock_timeout_ms) k;
     UPDATE {{schema}}.monitor_source s SET declared = true, labels = x.labels
       FROM (SELECT k.id, p_labels[k.i]::jsonb AS labels FROM unnest(v_known.i, v_known.id, v_known.fresh) k (i, id, fresh) WHERE NOT k.fresh ORDER BY k.id) x
      WHERE s.id = x.id AND (NOT s.declared OR s.labels <> x.labels);
@@ -22,30 +22,30 @@ END $$;
 
 -- Does the same for the places of which it then tells that they are new; nothing, if
 -- the event "missing" is not there.
-CREATE FUNCTION {{rules}}.monitor_declare(p_floor bigint, p_events text[], p_names text[], p_labels text[], p_patience bigint,
+CREATE FUNCTION {{rules}}.monitor_declare(p_latest bigint, p_events text[], p_names text[], p_labels text[], p_lock_timeout_ms bigint,
     OUT missing text, OUT fresh bigint[]) LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM {{rules}}.monitor_configure_statement(p_patience);
+    PERFORM {{rules}}.monitor_configure_statement(p_lock_timeout_ms);
     PERFORM FROM {{schema}}.monitor_event e WHERE e.name = ANY (p_events) ORDER BY e.id FOR NO KEY UPDATE;
     SELECT d.event INTO missing FROM unnest(p_events) d (event)
      WHERE NOT EXISTS (SELECT FROM {{schema}}.monitor_event e WHERE e.name = d.event AND NOT e.removed) LIMIT 1;
     IF missing IS NULL THEN
-        fresh := ARRAY(SELECT d.i FROM {{rules}}.monitor_declare_sources(p_floor, p_events, p_names, p_labels, p_patience) d WHERE d.fresh);
+        fresh := ARRAY(SELECT d.i FROM {{rules}}.monitor_declare_sources(p_latest, p_events, p_names, p_labels, p_lock_timeout_ms) d WHERE d.fresh);
     END IF;
 END $$;
 
 -- Puts a configuration into force; "missing" is an event for which sources are declared
 -- and which there is none of: then nothing is done.
-CREATE FUNCTION {{rules}}.monitor_configure(p_floor bigint, p_config text, p_keep boolean, p_origin text,
-    p_events text[], p_names text[], p_labels text[], p_patience bigint,
+CREATE FUNCTION {{rules}}.monitor_configure(p_latest bigint, p_config text, p_keep boolean, p_origin text,
+    p_events text[], p_names text[], p_labels text[], p_lock_timeout_ms bigint,
     OUT missing text, OUT added text[], OUT changed text[], OUT removed text[], OUT declared bigint, OUT generation bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     c record;
     v_names text[];
 BEGIN
-    PERFORM {{rules}}.monitor_configure_statement(p_patience);
-    SELECT * INTO c FROM {{rules}}.monitor_now(p_floor);
+    PERFORM {{rules}}.monitor_configure_statement(p_lock_timeout_ms);
+    SELECT * INTO c FROM {{rules}}.monitor_now(p_latest);
     PERFORM FROM {{schema}}.monitor_setting s FOR NO KEY UPDATE;
     PERFORM FROM {{schema}}.monitor_event e ORDER BY e.id FOR NO KEY UPDATE;
     v_names := ARRAY(SELECT x.name FROM jsonb_to_recordset(p_config::jsonb) x (name text));
@@ -85,7 +85,7 @@ BEGIN
     SELECT ARRAY(SELECT n.name FROM (SELECT name FROM fresh UNION ALL SELECT name FROM put WHERE was) n ORDER BY n.name COLLATE "C"),
            ARRAY(SELECT name FROM put WHERE NOT was ORDER BY name COLLATE "C"), ARRAY(SELECT name FROM gone ORDER BY name COLLATE "C")
       INTO added, changed, removed;
-    SELECT count(*) FILTER (WHERE d.fresh) INTO declared FROM {{rules}}.monitor_declare_sources(p_floor, p_events, p_names, p_labels, p_patience) d;
+    SELECT count(*) FILTER (WHERE d.fresh) INTO declared FROM {{rules}}.monitor_declare_sources(p_latest, p_events, p_names, p_labels, p_lock_timeout_ms) d;
     UPDATE {{schema}}.monitor_setting s
        SET configured = c.wall, origin = p_origin, error = '', generation = s.generation + (added || changed || removed <> '{}')::int
     RETURNING s.generation INTO generation;

@@ -1,11 +1,11 @@
 -- Groups that have members to report, or none left; a row for each member, the oldest first.
-CREATE FUNCTION {{rules}}.monitor_held_groups(p_most integer, p_patience bigint)
+CREATE FUNCTION {{rules}}.monitor_held_groups(p_most integer, p_lock_timeout_ms bigint)
 RETURNS TABLE (grp text, event text, alarm text, since timestamptz, standing bigint, n bigint, age bigint, member {{schema}}.monitor_alarm) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     t timestamptz;
 BEGIN
-    PERFORM {{rules}}.monitor_configure_statement(p_patience);
+    PERFORM {{rules}}.monitor_configure_statement(p_lock_timeout_ms);
     t := {{schema}}.clock();
     RETURN QUERY SELECT g.grp, coalesce(a.event, (m.alarm).event), coalesce(a.id, ''), a.started, coalesce(n.standing, 0), coalesce(g.n, 0), {{rules}}.nanoseconds(greatest(t - m.raised, '0')) / 1000, m.alarm
        FROM (SELECT h.grp, sum(h.n)::bigint AS n FROM (
@@ -19,8 +19,8 @@ BEGIN
 END $$;
 
 -- Reports held alarms, with one of their group or each by itself, or ends that of the group.
-CREATE FUNCTION {{rules}}.monitor_report_group(p_floor bigint, p_group text, p_alarm text, p_members text[], p_end boolean, p_at bigint,
-    p_sinks text[], p_keys text[], p_nids text[], p_payloads bytea[], p_patience bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION {{rules}}.monitor_report_group(p_latest bigint, p_group text, p_alarm text, p_members text[], p_end boolean, p_at bigint,
+    p_sinks text[], p_keys text[], p_nids text[], p_payloads bytea[], p_lock_timeout_ms bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     c record;
     f {{schema}}.monitor_alarm;
@@ -28,8 +28,8 @@ DECLARE
     v_reason text := 'ABATED';
     v_n bigint;
 BEGIN
-    PERFORM {{rules}}.monitor_configure_statement(p_patience);
-    SELECT * INTO c FROM {{rules}}.monitor_now(p_floor);
+    PERFORM {{rules}}.monitor_configure_statement(p_lock_timeout_ms);
+    SELECT * INTO c FROM {{rules}}.monitor_now(p_latest);
     v_at := coalesce({{rules}}.monitor_wall(nullif(p_at, 0)), c.wall);
     PERFORM FROM (SELECT x.id FROM unnest(p_members || p_alarm) x (id) ORDER BY x.id COLLATE "C") x,
         LATERAL (SELECT FROM {{schema}}.monitor_alarm a WHERE a.id = x.id FOR NO KEY UPDATE) l;
@@ -72,10 +72,10 @@ BEGIN
 END $$;
 
 -- Reminds of an alarm that stands and that no one has acknowledged, and returns whether it did.
-CREATE FUNCTION {{rules}}.monitor_remind(p_alarm text, p_number integer, p_sinks text[], p_keys text[], p_nids text[], p_payloads bytea[], p_patience bigint)
+CREATE FUNCTION {{rules}}.monitor_remind(p_alarm text, p_number integer, p_sinks text[], p_keys text[], p_nids text[], p_payloads bytea[], p_lock_timeout_ms bigint)
 RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM {{rules}}.monitor_configure_statement(p_patience);
+    PERFORM {{rules}}.monitor_configure_statement(p_lock_timeout_ms);
     UPDATE {{schema}}.monitor_alarm a SET reminders = p_number, reminded = {{schema}}.clock()
      WHERE a.id = p_alarm AND a.reminders = p_number - 1 AND a.ended IS NULL AND a.acknowledged = '';
     IF NOT FOUND THEN

@@ -16,12 +16,12 @@
 -- The settings of configure_statement, for functions that work on lists. Rows are looked up one by one, in the
 -- order of the list, which is also that of the locks. Plans are made each time: that costs
 -- little beside the lists, and one that was made for an empty table would cost very much later.
-CREATE FUNCTION {{rules}}.monitor_configure_statement(p_patience bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION {{rules}}.monitor_configure_statement(p_lock_timeout_ms bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'understudy: this needs the isolation level READ COMMITTED' USING ERRCODE = 'US003';
     END IF;
-    PERFORM {{rules}}.configure_statement(p_patience),
+    PERFORM {{rules}}.configure_statement(p_lock_timeout_ms),
             set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
             set_config('enable_bitmapscan', 'off', true), set_config('random_page_cost', '1', true),
             set_config('jit', 'off', true), set_config('plan_cache_mode', 'force_custom_plan', true);
@@ -34,22 +34,22 @@ CREATE FUNCTION {{rules}}.monitor_wall(us bigint) RETURNS timestamptz LANGUAGE s
 AS $$ SELECT timestamptz '1970-01-01 00:00:00+00' + us * interval '1 microsecond' $$;
 
 -- The clocks, read after all that was committed before. Moments never fall below a proof
--- that was recorded, nor below p_floor, the latest that the caller was ever told.
-CREATE FUNCTION {{rules}}.monitor_now(p_floor bigint, OUT moment bigint, OUT wall timestamptz, OUT shift bigint, OUT generation bigint)
+-- that was recorded, nor below p_latest, the latest that the caller has seen.
+CREATE FUNCTION {{rules}}.monitor_now(p_latest bigint, OUT moment bigint, OUT wall timestamptz, OUT shift bigint, OUT generation bigint)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     v_least bigint;
     v_shift bigint;
 BEGIN
-    FOR look IN 1 .. 2 LOOP
-        SELECT s.shift, s.generation, greatest(p_floor, (SELECT max(p.proof) FROM {{schema}}.monitor_path p))
+    FOR pass IN 1 .. 2 LOOP
+        SELECT s.shift, s.generation, greatest(p_latest, (SELECT max(p.proof) FROM {{schema}}.monitor_path p))
           INTO v_shift, generation, v_least FROM {{schema}}.monitor_setting s;
         wall := {{schema}}.clock();
         moment := {{rules}}.monitor_us(wall) - v_shift;
         IF moment >= v_least THEN
             EXIT;
-        ELSIF look = 1 THEN
+        ELSIF pass = 1 THEN
             PERFORM FROM {{schema}}.monitor_setting s FOR NO KEY UPDATE;
         ELSE
             v_shift := v_shift - (v_least - moment);
@@ -63,7 +63,7 @@ END $$;
 -- Finds sources by name, and makes those known that are not, if p_labels is given or
 -- their event lets sources be learned and has no max_learned of them (p_learn if it does not say). An event that is not configured gives no row.
 -- Additions of sources to one check wait for each other, so that their numbers have no gaps.
-CREATE FUNCTION {{rules}}.monitor_resolve_sources(p_floor bigint, p_events text[], p_names text[], p_labels text[], p_learn bigint, p_patience bigint)
+CREATE FUNCTION {{rules}}.monitor_resolve_sources(p_latest bigint, p_events text[], p_names text[], p_labels text[], p_learn bigint, p_lock_timeout_ms bigint)
 RETURNS TABLE (i bigint, id bigint, sender_clock boolean, every bigint, fresh boolean, refused boolean) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -74,12 +74,12 @@ DECLARE
     v_more bigint[];
     e record;
 BEGIN
-    PERFORM {{rules}}.monitor_configure_statement(p_patience);
+    PERFORM {{rules}}.monitor_configure_statement(p_lock_timeout_ms);
     v_events := ARRAY(SELECT DISTINCT e.id FROM unnest(p_events, p_names) x (event, name)
         JOIN {{schema}}.monitor_event e ON e.name = x.event AND NOT e.removed AND (p_labels IS NOT NULL OR NOT e.fixed)
         LEFT JOIN {{schema}}.monitor_source s ON s.event = e.id AND s.name = x.name WHERE s.id IS NULL ORDER BY 1);
     IF v_events <> '{}' THEN
-        v_now := moment FROM {{rules}}.monitor_now(p_floor);
+        v_now := moment FROM {{rules}}.monitor_now(p_latest);
         FOR e IN SELECT e.* FROM unnest(v_events) v (id), LATERAL (
             SELECT x.* FROM {{schema}}.monitor_event x WHERE x.id = v.id AND NOT x.removed FOR NO KEY UPDATE) e
         LOOP
@@ -161,9 +161,9 @@ END $$;
 -- Stores proofs and beats; p_at is the place of each beat's path. p_signals and what
 -- goes with it is null if all that the beats say is that they are alive. Time is read
 -- first: what came in while this waits is not in it, and so not proven to have arrived.
-CREATE FUNCTION {{rules}}.monitor_record_heartbeats(p_floor bigint, p_paths text[], p_trusts bigint[], p_gaps bigint[], p_unproven boolean[],
+CREATE FUNCTION {{rules}}.monitor_record_heartbeats(p_latest bigint, p_paths text[], p_trusts bigint[], p_gaps bigint[], p_unproven boolean[],
     p_ids bigint[], p_at integer[], p_sents bigint[], p_seqs bigint[], p_counts integer[], p_signals integer[], p_codes integer[], p_by boolean[], p_runs bigint[],
-    p_patience bigint, OUT unknown bigint[], OUT replayed bigint, OUT generation bigint, OUT moment bigint) LANGUAGE plpgsql AS $$
+    p_lock_timeout_ms bigint, OUT unknown bigint[], OUT replayed bigint, OUT generation bigint, OUT moment bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     c record;
@@ -176,8 +176,8 @@ DECLARE
     v_touched bigint[];
     v_first bigint[];
 BEGIN
-    PERFORM {{rules}}.monitor_configure_statement(p_patience);
-    SELECT * INTO c FROM {{rules}}.monitor_now(p_floor);
+    PERFORM {{rules}}.monitor_configure_statement(p_lock_timeout_ms);
+    SELECT * INTO c FROM {{rules}}.monitor_now(p_latest);
     t := c.moment;
     moment := t;
     generation := c.generation;
@@ -202,7 +202,7 @@ BEGIN
     IF cardinality(p_ids) = 0 THEN
         NULL;
     ELSIF p_signals IS NULL THEN
-        WITH told AS (
+        WITH recorded AS (
             UPDATE {{schema}}.monitor_beat b
                SET at = greatest(b.at, t), blind = v_blinds[x.p], path = v_paths[x.p],
                    sent = x.sent, seq = x.seq, beats = b.beats + x.n, run = 0, failing = false, code = 0, room = '',
@@ -213,9 +213,9 @@ BEGIN
             RETURNING b.id, b.did
         )
         SELECT array_agg(id), array_agg(id) FILTER (WHERE did & 1 = 1), array_agg(id) FILTER (WHERE did & 2 = 2)
-          INTO v_stored, v_touched, v_first FROM told;
+          INTO v_stored, v_touched, v_first FROM recorded;
     ELSE
-        WITH told AS (
+        WITH recorded AS (
             UPDATE {{schema}}.monitor_beat b
                SET at = CASE WHEN x.signal = 1 THEN b.at WHEN x.by AND x.sent <> 0 THEN least(greatest(b.at, x.sent - c.shift, 1), greatest(b.at, t)) ELSE greatest(b.at, t) END,
                    blind = CASE WHEN x.signal = 1 THEN b.blind ELSE v_blinds[x.p] END,
@@ -237,7 +237,7 @@ BEGIN
             RETURNING b.id, b.did
         )
         SELECT array_agg(id), array_agg(id) FILTER (WHERE did & 1 = 1), array_agg(id) FILTER (WHERE did & 2 = 2)
-          INTO v_stored, v_touched, v_first FROM told;
+          INTO v_stored, v_touched, v_first FROM recorded;
     END IF;
     IF cardinality(p_ids) > coalesce(cardinality(v_stored), 0) THEN
         SELECT * INTO unknown, replayed FROM {{rules}}.monitor_unknown_or_replayed(p_ids, p_counts, v_stored);
@@ -256,10 +256,10 @@ BEGIN
 END $$;
 
 -- Keeps a report of a source in place of the last one, and tells whether there is such a source.
-CREATE FUNCTION {{rules}}.monitor_keep_report(p_event text, p_source text, p_kind text, p_code integer, p_run text, p_body bytea, p_patience bigint)
+CREATE FUNCTION {{rules}}.monitor_keep_report(p_event text, p_source text, p_kind text, p_code integer, p_run text, p_body bytea, p_lock_timeout_ms bigint)
 RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM {{rules}}.monitor_configure_statement(p_patience);
+    PERFORM {{rules}}.monitor_configure_statement(p_lock_timeout_ms);
     INSERT INTO {{schema}}.monitor_report (id, at, kind, code, run, body)
     SELECT s.id, {{schema}}.clock(), p_kind, p_code, p_run, p_body
       FROM {{schema}}.monitor_source s JOIN {{schema}}.monitor_event e ON e.id = s.event AND NOT e.removed WHERE e.name = p_event AND s.name = p_source

@@ -1,6 +1,6 @@
 -- What the rule needs to know of sources that are due, or of removed events.
 CREATE FUNCTION {{rules}}.monitor_candidates(p_ids bigint[], p_wall timestamptz)
-RETURNS TABLE (id bigint, event bigint, source text, labels text, rev bigint, stamp bigint, event_rev bigint,
+RETURNS TABLE (id bigint, event bigint, source text, labels text, rev bigint, beat_rev bigint, check_rev bigint,
     state text, alarm text, reason text, onset bigint, onsets bigint, well bigint, base bigint, until bigint, ended bigint, asked boolean,
     beat bigint, blind_then bigint, failing boolean, run bigint, event_base bigint, removed boolean,
     path text, proof bigint, trust bigint, gap bigint, blind bigint, resumed bigint, held boolean, group_alarm text, started timestamptz) LANGUAGE plpgsql AS $$
@@ -29,7 +29,7 @@ END $$;
 
 -- Finds sources that are due, those first that are for longest. Of each partition it
 -- reads about as many as are to be expected of it, and all only if that was too few.
-CREATE FUNCTION {{rules}}.monitor_due_sources(p_floor bigint, p_parts integer[], p_limit integer, p_patience bigint,
+CREATE FUNCTION {{rules}}.monitor_due_sources(p_latest bigint, p_parts integer[], p_limit integer, p_lock_timeout_ms bigint,
     OUT moment bigint, OUT wall timestamptz, OUT generation bigint, OUT next bigint, OUT ids bigint[]) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -39,8 +39,8 @@ DECLARE
     v_cut bigint;
     v_each integer := ceil(p_limit::float8 / greatest(cardinality(p_parts), 1) + 4 * sqrt(p_limit::float8 / greatest(cardinality(p_parts), 1)) + 8);
 BEGIN
-    PERFORM {{rules}}.monitor_configure_statement(p_patience);
-    SELECT n.moment, n.wall, n.generation INTO moment, wall, generation FROM {{rules}}.monitor_now(p_floor) n;
+    PERFORM {{rules}}.monitor_configure_statement(p_lock_timeout_ms);
+    SELECT n.moment, n.wall, n.generation INTO moment, wall, generation FROM {{rules}}.monitor_now(p_latest) n;
     LOOP
         SELECT coalesce(array_agg(d.id), '{}'), array_agg(d.due), array_agg(p.p) INTO v_ids, v_dues, v_parts FROM unnest(p_parts) p (p), LATERAL (
             SELECT d.id, d.due FROM {{schema}}.monitor_due d WHERE (d.id & 63) = p.p AND d.due <= moment ORDER BY d.due LIMIT v_each) d;

@@ -1,13 +1,13 @@
 -- Does a part of what is left to do, and finds sources of removed events.
-CREATE FUNCTION {{rules}}.monitor_sweep(p_floor bigint, p_keep bigint, p_limit integer, p_patience bigint,
+CREATE FUNCTION {{rules}}.monitor_sweep(p_latest bigint, p_keep bigint, p_limit integer, p_lock_timeout_ms bigint,
     OUT moment bigint, OUT wall timestamptz, OUT generation bigint, OUT next bigint, OUT ids bigint[]) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     v_more boolean := false;
     v_n bigint;
 BEGIN
-    PERFORM {{rules}}.monitor_configure_statement(p_patience);
-    SELECT n.moment, n.wall INTO moment, wall FROM {{rules}}.monitor_now(p_floor) n;
+    PERFORM {{rules}}.monitor_configure_statement(p_lock_timeout_ms);
+    SELECT n.moment, n.wall INTO moment, wall FROM {{rules}}.monitor_now(p_latest) n;
     PERFORM {{rules}}.monitor_delete_removed_checks();
     v_more := {{rules}}.monitor_reevaluate_changed(moment, p_limit);
     -- An array: what is joined may be looked for once per row, past those that it has just deleted.

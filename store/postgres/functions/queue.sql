@@ -75,7 +75,7 @@ BEGIN
     END IF;
 END $$;
 
--- Numbers the batches at these places. Nothing but the places is to be gone by.
+-- Numbers the batches with these ctids. The settings leave the planner no other way than by them.
 CREATE FUNCTION {{rules}}.assign_numbers(p_tids tid[], p_last bigint) RETURNS void LANGUAGE plpgsql
 SET enable_indexscan = off SET enable_indexonlyscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET enable_material = off SET enable_bitmapscan = off SET jit = off AS $$

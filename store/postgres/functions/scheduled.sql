@@ -2,12 +2,12 @@
 
 -- Puts messages into their keys that are due, those first whose time came first; the trigger number_batches gives them
 -- their numbers at the commit. One caller at a time: the next one would commit what comes later before what comes sooner.
-CREATE FUNCTION {{rules}}.enqueue_due(p_queue text, p_limit bigint, p_patience bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION {{rules}}.enqueue_due(p_queue text, p_limit bigint, p_lock_timeout_ms bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     t timestamptz;
-    v_places bigint[];
+    v_ns bigint[];
 BEGIN
-    PERFORM {{rules}}.configure_key_statement(p_patience);
+    PERFORM {{rules}}.configure_key_statement(p_lock_timeout_ms);
     PERFORM {{rules}}.require_queue(p_queue);
     t := {{schema}}.clock();
     IF NOT EXISTS (SELECT FROM {{schema}}.scheduled s WHERE s.queue = p_queue AND s.not_before <= t)
@@ -16,23 +16,23 @@ BEGIN
         RETURN 0;
     END IF;
     -- The first whatever its size, and others as long as they are no more than a message can be.
-    v_places := ARRAY(SELECT d.n FROM (
+    v_ns := ARRAY(SELECT d.n FROM (
         SELECT f.n, f.i, sum(f.size) OVER (ORDER BY f.i) AS bytes FROM (
             SELECT s.n, octet_length(s.payload) AS size, row_number() OVER (ORDER BY s.not_before, s.n) AS i FROM {{schema}}.scheduled s
              WHERE s.queue = p_queue AND s.not_before <= t ORDER BY s.not_before, s.n LIMIT p_limit) f) d
         WHERE d.i = 1 OR d.bytes <= 16777216 ORDER BY d.i);
-    RETURN {{rules}}.move_to_keys(v_places, NULL, NULL);
+    RETURN {{rules}}.move_to_keys(v_ns, NULL, NULL);
 END $$;
 
 -- Puts scheduled messages at the ends of their keys, in the order in which they are given and in a given state, and
 -- returns how many it was. One that is gone meanwhile, an operator has cancelled; one whose id has been enqueued without a
 -- time meanwhile gives way to that.
-CREATE FUNCTION {{rules}}.move_to_keys(p_places bigint[], p_ended timestamptz, p_trail jsonb) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION {{rules}}.move_to_keys(p_ns bigint[], p_ended timestamptz, p_trail jsonb) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     v_joined bigint := 0;
     v_n bigint;
 BEGIN
-    FOREACH v_n IN ARRAY p_places LOOP
+    FOREACH v_n IN ARRAY p_ns LOOP
         WITH gone AS (DELETE FROM {{schema}}.scheduled s WHERE s.n = v_n RETURNING s.*)
         INSERT INTO {{schema}}.batch (queue, key, id, content_type, payload, headers, enqueued, state, over, aside, ended, trail)
         SELECT g.queue, g.key, g.id, g.content_type, g.payload, g.headers, least(g.not_before, {{schema}}.clock()),

@@ -10,9 +10,9 @@
 --     record, of an agent that lives, locks the shard and its own record alone.
 
 -- These return something, so that an assignment can call them: that takes no statement.
-CREATE FUNCTION {{rules}}.shard_configure_statement(p_patience bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION {{rules}}.shard_configure_statement(p_lock_timeout_ms bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-    v_settings text := set_config('lock_timeout', greatest(p_patience, 1)::text, true) || set_config('enable_seqscan', 'off', true) || set_config('jit', 'off', true);
+    v_settings text := set_config('lock_timeout', greatest(p_lock_timeout_ms, 1)::text, true) || set_config('enable_seqscan', 'off', true) || set_config('jit', 'off', true);
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'understudy: this needs the isolation level READ COMMITTED' USING ERRCODE = 'US003';
@@ -20,9 +20,9 @@ BEGIN
     RETURN true;
 END $$;
 
-CREATE FUNCTION {{rules}}.shard_lock_shard(p_shard text, p_patience bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION {{rules}}.shard_lock_shard(p_shard text, p_lock_timeout_ms bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-    v_settled boolean := {{rules}}.shard_configure_statement(p_patience);
+    v_settled boolean := {{rules}}.shard_configure_statement(p_lock_timeout_ms);
 BEGIN
     RETURN pg_advisory_xact_lock(hashtext({{channel}} || ' shard'), hashtext(p_shard)) IS NOT NULL;
 END $$;
@@ -57,14 +57,14 @@ CREATE FUNCTION {{rules}}.shard_show(p_shard text) RETURNS SETOF text LANGUAGE s
 $$;
 
 -- The same for those who only look: none, one, or a page of all.
-CREATE FUNCTION {{rules}}.shard_read_view(p_shard text, p_patience bigint) RETURNS SETOF text LANGUAGE plpgsql AS $$
+CREATE FUNCTION {{rules}}.shard_read_view(p_shard text, p_lock_timeout_ms bigint) RETURNS SETOF text LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM {{rules}}.configure_statement(p_patience);
+    PERFORM {{rules}}.configure_statement(p_lock_timeout_ms);
     RETURN QUERY SELECT * FROM {{rules}}.shard_show(p_shard);
 END $$;
-CREATE FUNCTION {{rules}}.shard_list(p_after text, p_most bigint, p_patience bigint) RETURNS SETOF text LANGUAGE plpgsql AS $$
+CREATE FUNCTION {{rules}}.shard_list(p_after text, p_most bigint, p_lock_timeout_ms bigint) RETURNS SETOF text LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM {{rules}}.configure_statement(p_patience);
+    PERFORM {{rules}}.configure_statement(p_lock_timeout_ms);
     RETURN QUERY SELECT x.* FROM (
         (SELECT r.name FROM {{schema}}.shard_row r WHERE r.name > p_after ORDER BY r.name LIMIT p_most)
         UNION
@@ -84,22 +84,23 @@ CREATE FUNCTION {{rules}}.shard_conflict(p_shard text, p_id text, p_address text
 BEGIN
     SELECT x.kind, x.id, x.what INTO why, who, what FROM (
         SELECT CASE WHEN n.shard <> p_shard THEN 'shard' ELSE 'instance' END AS kind, n.id,
-               CASE WHEN n.shard <> p_shard THEN n.shard ELSE encode(n.instance, 'escape') END AS what, 1 AS place
+               CASE WHEN n.shard <> p_shard THEN n.shard ELSE encode(n.instance, 'escape') END AS what, 1 AS rank
           FROM {{schema}}.shard_node n
          WHERE n.id = p_id AND (n.shard <> p_shard OR n.instance <> p_instance AND t - n.updated BETWEEN -n.timeout_us * interval '1 microsecond' AND n.timeout_us * interval '1 microsecond')
         UNION ALL
         SELECT CASE WHEN n.shard <> p_shard THEN 'address of shard' ELSE 'address' END, n.id, n.shard, 2
           FROM {{schema}}.shard_node n
          WHERE n.address = p_address AND n.id <> p_id AND (n.shard <> p_shard OR t - n.updated BETWEEN -n.timeout_us * interval '1 microsecond' AND n.timeout_us * interval '1 microsecond')
-    ) x ORDER BY x.place, x.id LIMIT 1;
+    ) x ORDER BY x.rank, x.id LIMIT 1;
 END $$;
 
 -- Writes a record, and returns the shard as it is after it; or, if that is not possible, why, and
--- who and what stands against it, after an U+001F. p_light: it need not be kept if it says the same as the last one.
+-- who and what stands against it, after an U+001F. p_light: the report need not be on disk before the answer if it says the
+-- same as the last one.
 CREATE FUNCTION {{rules}}.shard_report(p_shard text, p_id text, p_address text, p_instance bytea, p_timeout_us bigint, p_doc text,
-    p_gist bytea, p_light boolean, p_tell boolean, p_patience bigint) RETURNS text LANGUAGE plpgsql AS $$
+    p_gist bytea, p_light boolean, p_notify boolean, p_lock_timeout_ms bigint) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
-    v_entered boolean := {{rules}}.shard_lock_shard(p_shard, p_patience);
+    v_entered boolean := {{rules}}.shard_lock_shard(p_shard, p_lock_timeout_ms);
     v_again boolean;
     v_commit text;
     t timestamptz;
@@ -133,7 +134,7 @@ BEGIN
         ON CONFLICT (id) DO UPDATE SET address = p_address, instance = p_instance, timeout_us = p_timeout_us, updated = t,
                again = false, gist = p_gist, doc = p_doc;
     END IF;
-    IF p_tell THEN
+    IF p_notify THEN
         PERFORM {{rules}}.shard_notify(p_shard);
     END IF;
     RETURN (SELECT * FROM {{rules}}.shard_show(p_shard));
@@ -162,7 +163,7 @@ BEGIN
     DELETE FROM {{schema}}.shard_command q WHERE q.node = ANY (p_nodes) AND q.expires <= t;
     INSERT INTO {{schema}}.shard_command (node, id, expires, doc)
     SELECT x.node, x.id, t + x.within_us * interval '1 microsecond', x.doc
-      FROM unnest(p_nodes, p_ids, p_within_us, p_docs) WITH ORDINALITY x (node, id, within_us, doc, place) ORDER BY x.place
+      FROM unnest(p_nodes, p_ids, p_within_us, p_docs) WITH ORDINALITY x (node, id, within_us, doc, i) ORDER BY x.i
     ON CONFLICT (node, id) DO NOTHING;
     FOR v_node IN SELECT DISTINCT x FROM unnest(p_nodes) x LOOP
         DELETE FROM {{schema}}.shard_command q WHERE q.node = v_node AND q.n IN (
@@ -171,21 +172,21 @@ BEGIN
     END LOOP;
 END $$;
 
-CREATE FUNCTION {{rules}}.shard_send_commands(p_nodes text[], p_ids text[], p_within_us bigint[], p_docs text[], p_most bigint, p_patience bigint)
+CREATE FUNCTION {{rules}}.shard_send_commands(p_nodes text[], p_ids text[], p_within_us bigint[], p_docs text[], p_most bigint, p_lock_timeout_ms bigint)
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM {{rules}}.shard_configure_statement(p_patience);
+    PERFORM {{rules}}.shard_configure_statement(p_lock_timeout_ms);
     PERFORM {{rules}}.shard_enqueue_commands(p_nodes, p_ids, p_within_us, p_docs, p_most);
 END $$;
 
 -- Takes the oldest command of a queue that has not expired; null if there is none. A queue is
 -- locked by those that append, so that a look that finds nothing takes no lock.
-CREATE FUNCTION {{rules}}.shard_next_command(p_node text, p_patience bigint) RETURNS text LANGUAGE plpgsql AS $$
+CREATE FUNCTION {{rules}}.shard_next_command(p_node text, p_lock_timeout_ms bigint) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     v_doc text;
     v_expires timestamptz;
 BEGIN
-    PERFORM {{rules}}.shard_configure_statement(p_patience);
+    PERFORM {{rules}}.shard_configure_statement(p_lock_timeout_ms);
     LOOP
         DELETE FROM {{schema}}.shard_command q WHERE q.node = p_node AND q.n = (
             SELECT x.n FROM {{schema}}.shard_command x WHERE x.node = p_node ORDER BY x.n LIMIT 1 FOR UPDATE SKIP LOCKED)
@@ -205,13 +206,13 @@ END $$;
 CREATE FUNCTION {{rules}}.shard_update_row(p_shard text, p_rev bigint, p_remove boolean, p_primary text, p_doc text, p_drop text[],
     p_nodes text[], p_ids text[], p_within_us bigint[], p_docs text[], p_most bigint,
     p_event boolean, p_part text, p_subject text, p_from text, p_to text, p_term bigint, p_reason text, p_duration_ns bigint,
-    p_patience bigint, OUT decided boolean, OUT rev bigint) LANGUAGE plpgsql AS $$
+    p_lock_timeout_ms bigint, OUT decided boolean, OUT rev bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     t timestamptz;
     v_next bigint;
 BEGIN
-    PERFORM {{rules}}.shard_lock_shard(p_shard, p_patience);
+    PERFORM {{rules}}.shard_lock_shard(p_shard, p_lock_timeout_ms);
     SELECT r.rev INTO rev FROM {{schema}}.shard_row r WHERE r.name = p_shard FOR NO KEY UPDATE;
     t := {{schema}}.clock();
     v_next := greatest(p_rev + 1, (extract(epoch FROM t) * 1000000)::bigint);
@@ -254,13 +255,13 @@ END $$;
 
 -- Takes, renews or takes over a failover lock whose value is p_instead, '' for a free one. Returns
 -- null, or the value of who has it. Locks that have expired long ago are forgotten by the way.
-CREATE FUNCTION {{rules}}.shard_acquire_lock(p_primary text, p_shard text, p_value text, p_instead text, p_life_us bigint, p_patience bigint)
+CREATE FUNCTION {{rules}}.shard_acquire_lock(p_primary text, p_shard text, p_value text, p_instead text, p_life_us bigint, p_lock_timeout_ms bigint)
 RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     t timestamptz;
     v_held text;
 BEGIN
-    PERFORM {{rules}}.shard_lock_shard(p_shard, p_patience);
+    PERFORM {{rules}}.shard_lock_shard(p_shard, p_lock_timeout_ms);
     PERFORM pg_advisory_xact_lock(hashtext({{channel}} || ' shard lock'), hashtext(p_primary));
     t := {{schema}}.clock();
     SELECT CASE WHEN k.expires > t THEN k.value ELSE '' END INTO v_held FROM {{schema}}.shard_lock k WHERE k.primary_id = p_primary;
@@ -273,9 +274,9 @@ BEGIN
     RETURN NULL;
 END $$;
 
-CREATE FUNCTION {{rules}}.shard_release_lock(p_primary text, p_shard text, p_value text, p_patience bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION {{rules}}.shard_release_lock(p_primary text, p_shard text, p_value text, p_lock_timeout_ms bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM {{rules}}.shard_lock_shard(p_shard, p_patience);
+    PERFORM {{rules}}.shard_lock_shard(p_shard, p_lock_timeout_ms);
     PERFORM pg_advisory_xact_lock(hashtext({{channel}} || ' shard lock'), hashtext(p_primary));
     DELETE FROM {{schema}}.shard_lock k WHERE k.primary_id = p_primary AND k.value = p_value;
 END $$;
