@@ -11,14 +11,9 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// SQLSTATEs of refusals.
-const (
-	// NoQueue: a message was enqueued to a queue that does not exist; raised by enqueue
-	// itself or at COMMIT.
-	NoQueue = "US002"
-
-	codeIsolation = "US003"
-)
+// NoQueue is the SQLSTATE of a message that was enqueued to a queue that does not exist; raised by enqueue
+// itself or at COMMIT.
+const NoQueue = "US002"
 
 const (
 	enqueueSQL = "SELECT {{schema}}.enqueue_all($1, $2, $3, $4, $5, $6::text[]::jsonb[])"

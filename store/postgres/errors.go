@@ -25,6 +25,7 @@ const (
 	codeNoSchema       = "3F000"
 	codeLockTimeout    = "55P03"
 	codeCheckViolation = "23514"
+	codeIsolation      = "US003" // of a function that needs READ COMMITTED; US001 is TermNotCurrent, US002 NoQueue
 
 	classConnection = "08" // also PgBouncer's own errors
 	classBadValue   = "22"

@@ -46,16 +46,6 @@ func (m *monitors) DueSources(ctx context.Context, partitions []int, limit int) 
 	return out, nil
 }
 
-// Sweep implements [monitor.Detection].
-func (m *monitors) Sweep(ctx context.Context, keep time.Duration, limit int) (monitor.Scan, error) {
-	limit = min(limit, monitor.MaxSources)
-	out, err := m.scan(ctx, `{{rules}}.monitor_sweep($1, $2, $3, $4)`, m.latest.Load(), keep.Microseconds(), max(0, limit), lockTimeout{})
-	if err != nil {
-		return monitor.Scan{}, fmt.Errorf("sweeping: %w", err)
-	}
-	return out, nil
-}
-
 // candidateColumns are those of a candidate c, which may be null.
 const candidateColumns = `coalesce(c.id, 0), coalesce(c.event, 0), c.source, c.labels,
 	coalesce(c.rev, 0), coalesce(c.beat_rev, 0), coalesce(c.check_rev, 0), c.state, c.alarm, c.reason, coalesce(c.onset, 0), coalesce(c.onsets, 0),

@@ -107,6 +107,13 @@ func openWith(ctx context.Context, cfg Config, rules ruleSet) (*Store, error) {
 	return s, nil
 }
 
+// Close implements [store.Admin].
+func (s *Store) Close() error {
+	s.pool.close()
+	s.listener.close()
+	return nil
+}
+
 var schemaName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,39}$`)
 
 func validSchema(name string) bool {

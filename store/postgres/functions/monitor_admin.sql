@@ -1,3 +1,5 @@
+-- Operators' actions, and the instances that take part.
+
 -- Applies an operator's action: the answer is 'done', or names what does not exist.
 CREATE FUNCTION {{rules}}.monitor_apply_action(p_latest bigint, p_verb text, p_event text, p_source text, p_alarm text, p_for bigint,
     p_who text, p_note text, p_reason text, p_lock_timeout_ms bigint) RETURNS text LANGUAGE plpgsql AS $$
@@ -51,27 +53,6 @@ BEGIN
     RETURN 'done';
 END $$;
 
--- Deletes one source; null, or why not: 'source' when there is none, 'open' when an alarm of it stands.
-CREATE FUNCTION {{rules}}.monitor_remove_source(p_event bigint, p_name text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    s {{schema}}.monitor_source;
-    v_seen boolean;
-BEGIN
-    SELECT b.at <> 0 INTO v_seen FROM {{schema}}.monitor_beat b
-     WHERE b.id = (SELECT x.id FROM {{schema}}.monitor_source x WHERE x.event = p_event AND x.name = p_name) FOR NO KEY UPDATE;
-    SELECT x.* INTO s FROM {{schema}}.monitor_source x WHERE x.event = p_event AND x.name = p_name FOR UPDATE;
-    IF NOT FOUND THEN
-        RETURN 'source';
-    ELSIF s.alarm <> '' THEN
-        RETURN 'open';
-    END IF;
-    DELETE FROM {{schema}}.monitor_beat b WHERE b.id = s.id;
-    DELETE FROM {{schema}}.monitor_source x WHERE x.id = s.id;
-    DELETE FROM {{schema}}.monitor_due d WHERE d.id = s.id;
-    INSERT INTO {{schema}}.monitor_count (event, state, seen, n) VALUES (s.event, s.state, v_seen, -1);
-    RETURN NULL;
-END $$;
-
 -- Pauses, resumes or retires one source, and tells whether there is one.
 CREATE FUNCTION {{rules}}.monitor_apply_to_source(t bigint, p_event bigint, p_name text, p_verb text, p_for bigint, p_note text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
@@ -103,6 +84,27 @@ BEGIN
     RETURN true;
 END $$;
 
+-- Deletes one source; null, or why not: 'source' when there is none, 'open' when an alarm of it stands.
+CREATE FUNCTION {{rules}}.monitor_remove_source(p_event bigint, p_name text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    s {{schema}}.monitor_source;
+    v_seen boolean;
+BEGIN
+    SELECT b.at <> 0 INTO v_seen FROM {{schema}}.monitor_beat b
+     WHERE b.id = (SELECT x.id FROM {{schema}}.monitor_source x WHERE x.event = p_event AND x.name = p_name) FOR NO KEY UPDATE;
+    SELECT x.* INTO s FROM {{schema}}.monitor_source x WHERE x.event = p_event AND x.name = p_name FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN 'source';
+    ELSIF s.alarm <> '' THEN
+        RETURN 'open';
+    END IF;
+    DELETE FROM {{schema}}.monitor_beat b WHERE b.id = s.id;
+    DELETE FROM {{schema}}.monitor_source x WHERE x.id = s.id;
+    DELETE FROM {{schema}}.monitor_due d WHERE d.id = s.id;
+    INSERT INTO {{schema}}.monitor_count (event, state, seen, n) VALUES (s.event, s.state, v_seen, -1);
+    RETURN NULL;
+END $$;
+
 -- Makes an instance known whose session lives, and its sinks with their queues. False: it does not live.
 CREATE FUNCTION {{rules}}.monitor_register_member(p_session text, p_instance text, p_name text, p_address text, p_process integer, p_host text, p_service text,
     p_active boolean, p_partitions integer, p_sinks text[], p_lock_timeout_ms bigint) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -132,40 +134,4 @@ BEGIN
            AND (NOT o.active OR EXISTS (SELECT FROM {{schema}}.monitor_member n WHERE n.active AND n.seen > o.seen)) FOR UPDATE SKIP LOCKED) gone
      WHERE m.session = gone.session;
     RETURN true;
-END $$;
-
--- Finds a page of sources, in the order of event and name.
-CREATE FUNCTION {{rules}}.monitor_sources(p_latest bigint, p_event text, p_source text, p_state text, p_labels text, p_after_event text, p_after text,
-    p_limit integer, p_lock_timeout_ms bigint, OUT moment bigint, OUT wall timestamptz, OUT ids bigint[]) LANGUAGE plpgsql AS $$
-#variable_conflict use_column
-DECLARE
-    e record;
-BEGIN
-    PERFORM {{rules}}.monitor_configure_statement(p_lock_timeout_ms);
-    SELECT n.moment, n.wall INTO moment, wall FROM {{rules}}.monitor_now(p_latest) n;
-    ids := '{}';
-    IF p_labels <> '' THEN
-        -- Those that have a label are found by an index, and sorted.
-        PERFORM set_config('enable_bitmapscan', 'on', true);
-        ids := ARRAY(SELECT s.id FROM {{schema}}.monitor_source s JOIN {{schema}}.monitor_event e ON e.id = s.event
-             WHERE s.labels @> p_labels::jsonb AND (p_event = '' OR e.name = p_event) AND (p_source = '' OR s.name = p_source)
-               AND (p_state = '' OR s.state = p_state) AND (e.name, s.name) > (p_after_event, p_after)
-             ORDER BY e.name, s.name LIMIT p_limit);
-        RETURN;
-    END IF;
-    FOR e IN SELECT x.id, CASE WHEN x.name = p_after_event THEN p_after ELSE '' END AS after FROM {{schema}}.monitor_event x
-              WHERE x.name >= p_after_event AND (p_event = '' OR x.name = p_event) ORDER BY x.name
-    LOOP
-        EXIT WHEN cardinality(ids) >= p_limit;
-        IF p_source <> '' THEN
-            ids := ids || ARRAY(SELECT s.id FROM {{schema}}.monitor_source s
-                WHERE s.event = e.id AND s.name = p_source AND s.name > e.after AND (p_state = '' OR s.state = p_state));
-        ELSIF p_state <> '' THEN
-            ids := ids || ARRAY(SELECT s.id FROM {{schema}}.monitor_source s
-                WHERE s.event = e.id AND s.state = p_state AND s.name > e.after ORDER BY s.name LIMIT p_limit - cardinality(ids));
-        ELSE
-            ids := ids || ARRAY(SELECT s.id FROM {{schema}}.monitor_source s
-                WHERE s.event = e.id AND s.name > e.after ORDER BY s.name LIMIT p_limit - cardinality(ids));
-        END IF;
-    END LOOP;
 END $$;

@@ -1,104 +1,36 @@
 -- What becomes of sources: their transitions, the alarms that these start and end, and the notifications of sinks.
 
--- Puts batches at the ends of their keys as append_to_key and enqueue_all do, all at once. This is the
--- second INSERT into batch, beside entry/enqueue.sql: a change of one is a change of both. It comes last
--- in its transaction: others that enqueue to one of the keys wait for its end.
--- A batch whose id the queue has already is left out.
-CREATE FUNCTION {{rules}}.monitor_enqueue(p_queue text, p_keys text[], p_ids text[], p_payloads bytea[]) RETURNS void LANGUAGE plpgsql AS $$
+-- Makes changes of sources: those with a transition, and those that only move a due. Returns the numbers of those that were made.
+CREATE FUNCTION {{rules}}.monitor_apply_changes(p_latest bigint, p_ids bigint[], p_revs bigint[], p_beat_revs bigint[], p_check_revs bigint[], p_transitions text[],
+    p_dues bigint[], p_well_since bigint[], p_bases bigint[], p_alarms text[], p_reasons text[], p_ats bigint[], p_groups text[],
+    p_change_nos bigint[], p_sinks text[], p_keys text[], p_nids text[], p_payloads bytea[], p_lock_timeout_ms bigint, OUT made bigint[], OUT moment bigint) LANGUAGE plpgsql AS $$
 DECLARE
-    v_keys text[] := ARRAY(SELECT DISTINCT k.key COLLATE "C" FROM unnest(p_keys) k (key) ORDER BY 1);
-    v_starts bigint[]; -- a number that was given, and all before it
-    v_lasts bigint[];  -- the last that was given
-    v_terms bigint[];
-    v_ready bigint;
+    v_now record;
 BEGIN
-    PERFORM {{rules}}.require_queue(p_queue);
-    INSERT INTO {{schema}}.tail (queue, key) SELECT p_queue, k.key FROM unnest(v_keys) k (key) ON CONFLICT DO NOTHING;
-    PERFORM FROM unnest(v_keys) k (key), LATERAL (
-        SELECT FROM {{schema}}.tail e WHERE e.queue = p_queue AND e.key = k.key FOR NO KEY UPDATE) l;
-    -- In a statement of its own, which sees what the last holders of the locks did.
-    SELECT array_agg(e.last ORDER BY k.i), array_agg(coalesce(m.last, e.last) ORDER BY k.i), array_agg(e.term ORDER BY k.i)
-      INTO v_starts, v_lasts, v_terms
-      FROM unnest(v_keys) WITH ORDINALITY k (key, i)
-      JOIN LATERAL (SELECT e.last, e.term FROM {{schema}}.tail e WHERE e.queue = p_queue AND e.key = k.key OFFSET 0) e ON true
-      LEFT JOIN LATERAL (SELECT b.seq AS last FROM {{schema}}.batch b
-        WHERE b.queue = p_queue AND b.key = k.key AND b.seq > e.last ORDER BY b.seq DESC LIMIT 1) m ON true;
-    INSERT INTO {{schema}}.batch (queue, key, id, content_type, payload, seq)
-    SELECT p_queue, x.key, x.id, 'application/json', x.payload, v_lasts[x.key_no] + row_number() OVER (PARTITION BY x.key_no ORDER BY x.i)
-      FROM (SELECT u.*, dense_rank() OVER (ORDER BY u.key COLLATE "C") AS key_no
-              FROM unnest(p_keys, p_ids, p_payloads) WITH ORDINALITY u (key, id, payload, i)) x
-     WHERE NOT EXISTS (SELECT FROM {{schema}}.batch b WHERE b.id = x.id AND b.queue = p_queue)
-     ORDER BY x.i ON CONFLICT (id, queue) DO NOTHING;
-    -- Nobody marks a key as idle while its tail is locked.
-    WITH readied AS (
-        INSERT INTO {{schema}}.claim AS c (space, key, term, since, ready_at, done)
-        SELECT 'queue/' || p_queue, k.key, k.term, {{schema}}.clock(), {{schema}}.clock(), k.start FROM unnest(v_keys, v_terms, v_starts) k (key, term, start)
-         WHERE NOT EXISTS (SELECT FROM {{schema}}.claim o WHERE o.space = 'queue/' || p_queue AND o.key = k.key
-                            AND (o.session <> '' OR o.ready_at IS NOT NULL OR o.blocked IS NOT NULL))
-        ON CONFLICT (space, key) DO UPDATE SET ready_at = coalesce(c.ready_at, excluded.ready_at)
-        RETURNING 1
-    )
-    SELECT count(*) INTO v_ready FROM readied;
-    IF v_ready > 0 THEN
-        PERFORM {{rules}}.wake_members('queue/' || p_queue, v_ready);
+    PERFORM {{rules}}.monitor_configure_statement(p_lock_timeout_ms);
+    SELECT * INTO v_now FROM {{rules}}.monitor_now(p_latest);
+    moment := v_now.moment;
+    made := '{}';
+    IF EXISTS (SELECT FROM unnest(p_transitions) x (transition) WHERE x.transition <> '') THEN
+        SELECT {{rules}}.monitor_apply_transitions(v_now.moment, v_now.wall, array_agg(x.i), array_agg(x.id), array_agg(x.rev), array_agg(x.beat_rev), array_agg(x.check_rev),
+                   array_agg(x.transition), array_agg(x.due), array_agg(x.base), array_agg(x.alarm), array_agg(x.reason), array_agg(x.at), array_agg(x.grp))
+          INTO made
+          FROM (SELECT x.* FROM unnest(p_ids, p_revs, p_beat_revs, p_check_revs, p_transitions, p_dues, p_bases, p_alarms, p_reasons, p_ats, p_groups) WITH ORDINALITY
+                     x (id, rev, beat_rev, check_rev, transition, due, base, alarm, reason, at, grp, i) WHERE x.transition <> '' ORDER BY x.id, x.i) x;
     END IF;
-END $$;
-
--- Tells sinks, each of an id once. A sink that was dropped meanwhile is not told. It comes
--- last: what looks at the batches at the commit, one by one, is to keep its plans.
-CREATE FUNCTION {{rules}}.monitor_notify(p_sinks text[], p_keys text[], p_ids text[], p_payloads bytea[]) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM {{rules}}.monitor_enqueue('alarms.' || x.sink, array_agg(x.key ORDER BY x.i), array_agg(x.id ORDER BY x.i), array_agg(x.payload ORDER BY x.i))
-       FROM unnest(p_sinks, p_keys, p_ids, p_payloads) WITH ORDINALITY x (sink, key, id, payload, i)
-       JOIN {{schema}}.monitor_sink s ON s.name = x.sink
-      GROUP BY x.sink ORDER BY x.sink;
-    PERFORM set_config('plan_cache_mode', 'auto', true);
-END $$;
-
--- Writes to the history what happened to the subjects, and tells that something did.
-CREATE FUNCTION {{rules}}.monitor_record_history(p_at timestamptz, p_subjects text[], p_reasons text[], p_durations bigint[]) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    IF p_subjects IS NOT NULL THEN
-        INSERT INTO {{schema}}.event (at, part, subject, from_label, to_label, term, reason, duration_ns)
-        SELECT p_at, 'monitor', x.subject, '', '', 0, {{rules}}.shorten_reason(x.reason), x.duration FROM unnest(p_subjects, p_reasons, p_durations) x (subject, reason, duration);
-        PERFORM pg_notify({{channel}}, '');
+    IF '' = ANY (p_transitions) THEN
+        SELECT made || {{rules}}.monitor_move_due(array_agg(x.i), array_agg(x.id), array_agg(x.rev), array_agg(x.beat_rev), array_agg(x.check_rev),
+                   array_agg(x.due), array_agg(x.well))
+          INTO made
+          FROM (SELECT x.* FROM unnest(p_ids, p_revs, p_beat_revs, p_check_revs, p_transitions, p_dues, p_well_since) WITH ORDINALITY
+                     x (id, rev, beat_rev, check_rev, transition, due, well, i) WHERE x.transition = '' ORDER BY x.id) x;
     END IF;
-END $$;
-
--- Moves the dues of sources of which nothing has changed since they were evaluated, and returns
--- the numbers of those changes. What is compared is read under the lock of the due, which whoever
--- changes it has to wait for before it makes the source due.
-CREATE FUNCTION {{rules}}.monitor_move_due(p_change_nos bigint[], p_ids bigint[], p_revs bigint[], p_beat_revs bigint[], p_check_revs bigint[],
-    p_dues bigint[], p_well_since bigint[]) RETURNS bigint[] LANGUAGE plpgsql AS $$
-DECLARE
-    v_change_nos bigint[];
-    v_wells bigint[];
-    v_free bigint[];
-BEGIN
-    -- Dues of sources with a transition are locked already: nothing is waited for from here on. What
-    -- others have is left as it was, due.
-    v_free := ARRAY(SELECT l.id FROM unnest(p_ids) x (id), LATERAL (
-        SELECT d.id FROM {{schema}}.monitor_due d WHERE d.id = x.id FOR NO KEY UPDATE SKIP LOCKED) l);
-    WITH moved AS (
-        UPDATE {{schema}}.monitor_due d SET due = x.due
-          FROM (SELECT x.change_no, x.id, x.due, x.well <> s.well AS well
-                  FROM unnest(p_change_nos, p_ids, p_revs, p_beat_revs, p_check_revs, p_dues, p_well_since) x (change_no, id, rev, beat_rev, check_rev, due, well)
-                  JOIN {{schema}}.monitor_source s ON s.id = x.id AND s.rev = x.rev
-                  JOIN {{schema}}.monitor_beat b ON b.id = x.id AND b.beats + b.run = x.beat_rev
-                  JOIN {{schema}}.monitor_event e ON e.id = s.event AND e.rev = x.check_rev
-                 WHERE x.id = ANY (v_free)) x
-         WHERE d.id = x.id
-        RETURNING x.change_no, x.well
-    )
-    SELECT array_agg(change_no), array_agg(change_no) FILTER (WHERE well) INTO v_change_nos, v_wells FROM moved;
-    IF v_wells IS NOT NULL THEN
-        -- Others may have made a transition of it by now, or are at it; then the mark means nothing.
-        v_free := ARRAY(SELECT l.id FROM unnest(p_change_nos, p_ids) x (change_no, id), LATERAL (
-            SELECT s.id FROM {{schema}}.monitor_source s WHERE s.id = x.id FOR NO KEY UPDATE SKIP LOCKED) l WHERE x.change_no = ANY (v_wells));
-        UPDATE {{schema}}.monitor_source s SET well = x.well
-          FROM unnest(p_ids, p_revs, p_well_since) x (id, rev, well) WHERE s.id = x.id AND s.rev = x.rev AND s.id = ANY (v_free);
+    IF cardinality(p_change_nos) > 0 AND made <> '{}' THEN
+        PERFORM set_config('enable_hashjoin', 'on', true);
+        PERFORM {{rules}}.monitor_notify(array_agg(x.sink ORDER BY x.i), array_agg(x.key ORDER BY x.i), array_agg(x.id ORDER BY x.i), array_agg(x.payload ORDER BY x.i))
+          FROM unnest(p_change_nos, p_sinks, p_keys, p_nids, p_payloads) WITH ORDINALITY x (change_no, sink, key, id, payload, i)
+         WHERE x.change_no IN (SELECT unnest(made));
     END IF;
-    RETURN coalesce(v_change_nos, '{}');
 END $$;
 
 -- What becomes of one source.
@@ -186,35 +118,103 @@ BEGIN
     PERFORM {{rules}}.monitor_record_history(p_wall, v_subjects, v_reasons, v_lasted);
 END $$;
 
--- Makes changes of sources: those with a transition, and those that only move a due. Returns the numbers of those that were made.
-CREATE FUNCTION {{rules}}.monitor_apply_changes(p_latest bigint, p_ids bigint[], p_revs bigint[], p_beat_revs bigint[], p_check_revs bigint[], p_transitions text[],
-    p_dues bigint[], p_well_since bigint[], p_bases bigint[], p_alarms text[], p_reasons text[], p_ats bigint[], p_groups text[],
-    p_change_nos bigint[], p_sinks text[], p_keys text[], p_nids text[], p_payloads bytea[], p_lock_timeout_ms bigint, OUT made bigint[], OUT moment bigint) LANGUAGE plpgsql AS $$
+-- Moves the dues of sources of which nothing has changed since they were evaluated, and returns
+-- the numbers of those changes. What is compared is read under the lock of the due, which whoever
+-- changes it has to wait for before it makes the source due.
+CREATE FUNCTION {{rules}}.monitor_move_due(p_change_nos bigint[], p_ids bigint[], p_revs bigint[], p_beat_revs bigint[], p_check_revs bigint[],
+    p_dues bigint[], p_well_since bigint[]) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
-    v_now record;
+    v_change_nos bigint[];
+    v_wells bigint[];
+    v_free bigint[];
 BEGIN
-    PERFORM {{rules}}.monitor_configure_statement(p_lock_timeout_ms);
-    SELECT * INTO v_now FROM {{rules}}.monitor_now(p_latest);
-    moment := v_now.moment;
-    made := '{}';
-    IF EXISTS (SELECT FROM unnest(p_transitions) x (transition) WHERE x.transition <> '') THEN
-        SELECT {{rules}}.monitor_apply_transitions(v_now.moment, v_now.wall, array_agg(x.i), array_agg(x.id), array_agg(x.rev), array_agg(x.beat_rev), array_agg(x.check_rev),
-                   array_agg(x.transition), array_agg(x.due), array_agg(x.base), array_agg(x.alarm), array_agg(x.reason), array_agg(x.at), array_agg(x.grp))
-          INTO made
-          FROM (SELECT x.* FROM unnest(p_ids, p_revs, p_beat_revs, p_check_revs, p_transitions, p_dues, p_bases, p_alarms, p_reasons, p_ats, p_groups) WITH ORDINALITY
-                     x (id, rev, beat_rev, check_rev, transition, due, base, alarm, reason, at, grp, i) WHERE x.transition <> '' ORDER BY x.id, x.i) x;
+    -- Dues of sources with a transition are locked already: nothing is waited for from here on. What
+    -- others have is left as it was, due.
+    v_free := ARRAY(SELECT l.id FROM unnest(p_ids) x (id), LATERAL (
+        SELECT d.id FROM {{schema}}.monitor_due d WHERE d.id = x.id FOR NO KEY UPDATE SKIP LOCKED) l);
+    WITH moved AS (
+        UPDATE {{schema}}.monitor_due d SET due = x.due
+          FROM (SELECT x.change_no, x.id, x.due, x.well <> s.well AS well
+                  FROM unnest(p_change_nos, p_ids, p_revs, p_beat_revs, p_check_revs, p_dues, p_well_since) x (change_no, id, rev, beat_rev, check_rev, due, well)
+                  JOIN {{schema}}.monitor_source s ON s.id = x.id AND s.rev = x.rev
+                  JOIN {{schema}}.monitor_beat b ON b.id = x.id AND b.beats + b.run = x.beat_rev
+                  JOIN {{schema}}.monitor_event e ON e.id = s.event AND e.rev = x.check_rev
+                 WHERE x.id = ANY (v_free)) x
+         WHERE d.id = x.id
+        RETURNING x.change_no, x.well
+    )
+    SELECT array_agg(change_no), array_agg(change_no) FILTER (WHERE well) INTO v_change_nos, v_wells FROM moved;
+    IF v_wells IS NOT NULL THEN
+        -- Others may have made a transition of it by now, or are at it; then the mark means nothing.
+        v_free := ARRAY(SELECT l.id FROM unnest(p_change_nos, p_ids) x (change_no, id), LATERAL (
+            SELECT s.id FROM {{schema}}.monitor_source s WHERE s.id = x.id FOR NO KEY UPDATE SKIP LOCKED) l WHERE x.change_no = ANY (v_wells));
+        UPDATE {{schema}}.monitor_source s SET well = x.well
+          FROM unnest(p_ids, p_revs, p_well_since) x (id, rev, well) WHERE s.id = x.id AND s.rev = x.rev AND s.id = ANY (v_free);
     END IF;
-    IF '' = ANY (p_transitions) THEN
-        SELECT made || {{rules}}.monitor_move_due(array_agg(x.i), array_agg(x.id), array_agg(x.rev), array_agg(x.beat_rev), array_agg(x.check_rev),
-                   array_agg(x.due), array_agg(x.well))
-          INTO made
-          FROM (SELECT x.* FROM unnest(p_ids, p_revs, p_beat_revs, p_check_revs, p_transitions, p_dues, p_well_since) WITH ORDINALITY
-                     x (id, rev, beat_rev, check_rev, transition, due, well, i) WHERE x.transition = '' ORDER BY x.id) x;
+    RETURN coalesce(v_change_nos, '{}');
+END $$;
+
+-- Writes to the history what happened to the subjects, and tells that something did.
+CREATE FUNCTION {{rules}}.monitor_record_history(p_at timestamptz, p_subjects text[], p_reasons text[], p_durations bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF p_subjects IS NOT NULL THEN
+        INSERT INTO {{schema}}.event (at, part, subject, from_label, to_label, term, reason, duration_ns)
+        SELECT p_at, 'monitor', x.subject, '', '', 0, {{rules}}.shorten_reason(x.reason), x.duration FROM unnest(p_subjects, p_reasons, p_durations) x (subject, reason, duration);
+        PERFORM pg_notify({{channel}}, '');
     END IF;
-    IF cardinality(p_change_nos) > 0 AND made <> '{}' THEN
-        PERFORM set_config('enable_hashjoin', 'on', true);
-        PERFORM {{rules}}.monitor_notify(array_agg(x.sink ORDER BY x.i), array_agg(x.key ORDER BY x.i), array_agg(x.id ORDER BY x.i), array_agg(x.payload ORDER BY x.i))
-          FROM unnest(p_change_nos, p_sinks, p_keys, p_nids, p_payloads) WITH ORDINALITY x (change_no, sink, key, id, payload, i)
-         WHERE x.change_no IN (SELECT unnest(made));
+END $$;
+
+-- Tells sinks, each of an id once. A sink that was dropped meanwhile is not told. It comes
+-- last: what looks at the batches at the commit, one by one, is to keep its plans.
+CREATE FUNCTION {{rules}}.monitor_notify(p_sinks text[], p_keys text[], p_ids text[], p_payloads bytea[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM {{rules}}.monitor_enqueue('alarms.' || x.sink, array_agg(x.key ORDER BY x.i), array_agg(x.id ORDER BY x.i), array_agg(x.payload ORDER BY x.i))
+       FROM unnest(p_sinks, p_keys, p_ids, p_payloads) WITH ORDINALITY x (sink, key, id, payload, i)
+       JOIN {{schema}}.monitor_sink s ON s.name = x.sink
+      GROUP BY x.sink ORDER BY x.sink;
+    PERFORM set_config('plan_cache_mode', 'auto', true);
+END $$;
+
+-- Puts batches at the ends of their keys as append_to_key and enqueue_all do, all at once. This is the
+-- second INSERT into batch, beside entry/enqueue.sql: a change of one is a change of both. It comes last
+-- in its transaction: others that enqueue to one of the keys wait for its end.
+-- A batch whose id the queue has already is left out.
+CREATE FUNCTION {{rules}}.monitor_enqueue(p_queue text, p_keys text[], p_ids text[], p_payloads bytea[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_keys text[] := ARRAY(SELECT DISTINCT k.key COLLATE "C" FROM unnest(p_keys) k (key) ORDER BY 1);
+    v_starts bigint[]; -- a number that was given, and all before it
+    v_lasts bigint[];  -- the last that was given
+    v_terms bigint[];
+    v_ready bigint;
+BEGIN
+    PERFORM {{rules}}.require_queue(p_queue);
+    INSERT INTO {{schema}}.tail (queue, key) SELECT p_queue, k.key FROM unnest(v_keys) k (key) ON CONFLICT DO NOTHING;
+    PERFORM FROM unnest(v_keys) k (key), LATERAL (
+        SELECT FROM {{schema}}.tail e WHERE e.queue = p_queue AND e.key = k.key FOR NO KEY UPDATE) l;
+    -- In a statement of its own, which sees what the last holders of the locks did.
+    SELECT array_agg(e.last ORDER BY k.i), array_agg(coalesce(m.last, e.last) ORDER BY k.i), array_agg(e.term ORDER BY k.i)
+      INTO v_starts, v_lasts, v_terms
+      FROM unnest(v_keys) WITH ORDINALITY k (key, i)
+      JOIN LATERAL (SELECT e.last, e.term FROM {{schema}}.tail e WHERE e.queue = p_queue AND e.key = k.key OFFSET 0) e ON true
+      LEFT JOIN LATERAL (SELECT b.seq AS last FROM {{schema}}.batch b
+        WHERE b.queue = p_queue AND b.key = k.key AND b.seq > e.last ORDER BY b.seq DESC LIMIT 1) m ON true;
+    INSERT INTO {{schema}}.batch (queue, key, id, content_type, payload, seq)
+    SELECT p_queue, x.key, x.id, 'application/json', x.payload, v_lasts[x.key_no] + row_number() OVER (PARTITION BY x.key_no ORDER BY x.i)
+      FROM (SELECT u.*, dense_rank() OVER (ORDER BY u.key COLLATE "C") AS key_no
+              FROM unnest(p_keys, p_ids, p_payloads) WITH ORDINALITY u (key, id, payload, i)) x
+     WHERE NOT EXISTS (SELECT FROM {{schema}}.batch b WHERE b.id = x.id AND b.queue = p_queue)
+     ORDER BY x.i ON CONFLICT (id, queue) DO NOTHING;
+    -- Nobody marks a key as idle while its tail is locked.
+    WITH readied AS (
+        INSERT INTO {{schema}}.claim AS c (space, key, term, since, ready_at, done)
+        SELECT 'queue/' || p_queue, k.key, k.term, {{schema}}.clock(), {{schema}}.clock(), k.start FROM unnest(v_keys, v_terms, v_starts) k (key, term, start)
+         WHERE NOT EXISTS (SELECT FROM {{schema}}.claim o WHERE o.space = 'queue/' || p_queue AND o.key = k.key
+                            AND (o.session <> '' OR o.ready_at IS NOT NULL OR o.blocked IS NOT NULL))
+        ON CONFLICT (space, key) DO UPDATE SET ready_at = coalesce(c.ready_at, excluded.ready_at)
+        RETURNING 1
+    )
+    SELECT count(*) INTO v_ready FROM readied;
+    IF v_ready > 0 THEN
+        PERFORM {{rules}}.wake_members('queue/' || p_queue, v_ready);
     END IF;
 END $$;

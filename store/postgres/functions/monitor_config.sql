@@ -1,41 +1,6 @@
 -- Configuration of the monitor, and declared sources.
 
--- An event as package monitor reads it.
-CREATE FUNCTION {{rules}}.monitor_check_json(e {{schema}}.monitor_event) RETURNS text LANGUAGE sql STABLE AS $$
-    SELECT (e.config || jsonb_build_object('ID', e.id, 'Rev', e.rev, 'Removed', e.removed, 'paused', e.paused))::text
-$$;
-
--- Makes sources known before their first beat, and gives them their labels; tells which are new.
-CREATE FUNCTION {{rules}}.monitor_declare_sources(p_latest bigint, p_events text[], p_names text[], p_labels text[], p_lock_timeout_ms bigint)
-RETURNS TABLE (i bigint, fresh boolean) LANGUAGE plpgsql AS $$
-#variable_conflict use_column
-DECLARE
-    v_known record;
-BEGIN
-    SELECT array_agg(k.i ORDER BY k.i) AS i, array_agg(k.id ORDER BY k.i) AS id, array_agg(k.fresh ORDER BY k.i) AS fresh INTO v_known
-      FROM {{rules}}.monitor_resolve_sources(p_latest, p_events, p_names, p_labels, NULL, p_lock_timeout_ms) k;
-    UPDATE {{schema}}.monitor_source s SET declared = true, labels = x.labels
-      FROM (SELECT k.id, p_labels[k.i]::jsonb AS labels FROM unnest(v_known.i, v_known.id, v_known.fresh) k (i, id, fresh) WHERE NOT k.fresh ORDER BY k.id) x
-     WHERE s.id = x.id AND (NOT s.declared OR s.labels <> x.labels);
-    RETURN QUERY SELECT k.i, k.fresh FROM unnest(v_known.i, v_known.fresh) k (i, fresh);
-END $$;
-
--- Does the same for the places of which it then tells that they are new; nothing, if
--- the event "missing" is not there.
-CREATE FUNCTION {{rules}}.monitor_declare(p_latest bigint, p_events text[], p_names text[], p_labels text[], p_lock_timeout_ms bigint,
-    OUT missing text, OUT fresh bigint[]) LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM {{rules}}.monitor_configure_statement(p_lock_timeout_ms);
-    PERFORM FROM {{schema}}.monitor_event e WHERE e.name = ANY (p_events) ORDER BY e.id FOR NO KEY UPDATE;
-    SELECT d.event INTO missing FROM unnest(p_events) d (event)
-     WHERE NOT EXISTS (SELECT FROM {{schema}}.monitor_event e WHERE e.name = d.event AND NOT e.removed) LIMIT 1;
-    IF missing IS NULL THEN
-        fresh := ARRAY(SELECT d.i FROM {{rules}}.monitor_declare_sources(p_latest, p_events, p_names, p_labels, p_lock_timeout_ms) d WHERE d.fresh);
-    END IF;
-END $$;
-
--- Puts a configuration into force; "missing" is an event for which sources are declared
--- and which there is none of: then nothing is done.
+-- Applies a configuration; it does nothing, and names a check in "missing", if sources are declared for that and it is not configured.
 CREATE FUNCTION {{rules}}.monitor_configure(p_latest bigint, p_config text, p_keep boolean, p_origin text,
     p_events text[], p_names text[], p_labels text[], p_lock_timeout_ms bigint,
     OUT missing text, OUT added text[], OUT changed text[], OUT removed text[], OUT declared bigint, OUT generation bigint) LANGUAGE plpgsql AS $$
@@ -91,6 +56,36 @@ BEGIN
     RETURNING s.generation INTO generation;
 END $$;
 
-CREATE FUNCTION {{rules}}.monitor_bump_generation() RETURNS void LANGUAGE sql VOLATILE AS $$
-    UPDATE {{schema}}.monitor_setting s SET generation = s.generation + 1
+-- Declares sources, and returns in "fresh" the places in the list of those that are new; it does nothing, and names a check in
+-- "missing", if that is not configured.
+CREATE FUNCTION {{rules}}.monitor_declare(p_latest bigint, p_events text[], p_names text[], p_labels text[], p_lock_timeout_ms bigint,
+    OUT missing text, OUT fresh bigint[]) LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM {{rules}}.monitor_configure_statement(p_lock_timeout_ms);
+    PERFORM FROM {{schema}}.monitor_event e WHERE e.name = ANY (p_events) ORDER BY e.id FOR NO KEY UPDATE;
+    SELECT d.event INTO missing FROM unnest(p_events) d (event)
+     WHERE NOT EXISTS (SELECT FROM {{schema}}.monitor_event e WHERE e.name = d.event AND NOT e.removed) LIMIT 1;
+    IF missing IS NULL THEN
+        fresh := ARRAY(SELECT d.i FROM {{rules}}.monitor_declare_sources(p_latest, p_events, p_names, p_labels, p_lock_timeout_ms) d WHERE d.fresh);
+    END IF;
+END $$;
+
+-- Makes sources known before their first heartbeat, and gives them their labels; returns which are new.
+CREATE FUNCTION {{rules}}.monitor_declare_sources(p_latest bigint, p_events text[], p_names text[], p_labels text[], p_lock_timeout_ms bigint)
+RETURNS TABLE (i bigint, fresh boolean) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    v_known record;
+BEGIN
+    SELECT array_agg(k.i ORDER BY k.i) AS i, array_agg(k.id ORDER BY k.i) AS id, array_agg(k.fresh ORDER BY k.i) AS fresh INTO v_known
+      FROM {{rules}}.monitor_resolve_sources(p_latest, p_events, p_names, p_labels, NULL, p_lock_timeout_ms) k;
+    UPDATE {{schema}}.monitor_source s SET declared = true, labels = x.labels
+      FROM (SELECT k.id, p_labels[k.i]::jsonb AS labels FROM unnest(v_known.i, v_known.id, v_known.fresh) k (i, id, fresh) WHERE NOT k.fresh ORDER BY k.id) x
+     WHERE s.id = x.id AND (NOT s.declared OR s.labels <> x.labels);
+    RETURN QUERY SELECT k.i, k.fresh FROM unnest(v_known.i, v_known.fresh) k (i, fresh);
+END $$;
+
+-- A check as package monitor reads it.
+CREATE FUNCTION {{rules}}.monitor_check_json(e {{schema}}.monitor_event) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT (e.config || jsonb_build_object('ID', e.id, 'Rev', e.rev, 'Removed', e.removed, 'paused', e.paused))::text
 $$;

@@ -1,3 +1,5 @@
+-- Alarms that are held for their groups, and reminders.
+
 -- Groups that have members to report, or none left; a row for each member, the oldest first.
 CREATE FUNCTION {{rules}}.monitor_held_groups(p_most integer, p_lock_timeout_ms bigint)
 RETURNS TABLE (grp text, event text, alarm text, since timestamptz, standing bigint, n bigint, age bigint, member {{schema}}.monitor_alarm) LANGUAGE plpgsql AS $$

@@ -1,165 +1,7 @@
--- The monitor: events, sources, their beats, alarms, and what instances call many
--- times a second.
---
--- A moment is a bigint of microseconds on the monitor's own clock: the clock of the
--- store less a shift, which is moved when that is found to have stepped back.
---
--- A source is three rows, each with one kind of writer: monitor_beat is written by
--- each of its beats and has no index that a beat changes; monitor_due by each look at
--- it; monitor_source only when something becomes of it. Locks are taken in this order,
--- and many of a kind in that of their ids: the setting, events, beats, sources, alarms,
--- dues, paths. The beat and the source of one id may be locked together.
---
--- A change of what a judgement goes by changes the beat (its version is "beats" and
--- "run", added up) or "rev", and only then makes the source due.
+-- Heartbeats and reports.
 
--- The settings of configure_statement, for functions that work on lists. Rows are looked up one by one, in the
--- order of the list, which is also that of the locks. Plans are made each time: that costs
--- little beside the lists, and one that was made for an empty table would cost very much later.
-CREATE FUNCTION {{rules}}.monitor_configure_statement(p_lock_timeout_ms bigint) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    IF current_setting('transaction_isolation') <> 'read committed' THEN
-        RAISE EXCEPTION 'understudy: this needs the isolation level READ COMMITTED' USING ERRCODE = 'US003';
-    END IF;
-    PERFORM {{rules}}.configure_statement(p_lock_timeout_ms),
-            set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
-            set_config('enable_bitmapscan', 'off', true), set_config('random_page_cost', '1', true),
-            set_config('jit', 'off', true), set_config('plan_cache_mode', 'force_custom_plan', true);
-END $$;
-
-CREATE FUNCTION {{rules}}.monitor_us(t timestamptz) RETURNS bigint LANGUAGE sql IMMUTABLE
-AS $$ SELECT (extract(epoch FROM t) * 1000000)::bigint $$;
-
-CREATE FUNCTION {{rules}}.monitor_wall(us bigint) RETURNS timestamptz LANGUAGE sql IMMUTABLE
-AS $$ SELECT timestamptz '1970-01-01 00:00:00+00' + us * interval '1 microsecond' $$;
-
--- The clocks, read after all that was committed before. Moments never fall below a proof
--- that was recorded, nor below p_latest, the latest that the caller has seen.
-CREATE FUNCTION {{rules}}.monitor_now(p_latest bigint, OUT moment bigint, OUT wall timestamptz, OUT shift bigint, OUT generation bigint)
-LANGUAGE plpgsql AS $$
-#variable_conflict use_column
-DECLARE
-    v_least bigint;
-    v_shift bigint;
-BEGIN
-    FOR pass IN 1 .. 2 LOOP
-        SELECT s.shift, s.generation, greatest(p_latest, (SELECT max(p.proof) FROM {{schema}}.monitor_path p))
-          INTO v_shift, generation, v_least FROM {{schema}}.monitor_setting s;
-        wall := {{schema}}.clock();
-        moment := {{rules}}.monitor_us(wall) - v_shift;
-        IF moment >= v_least THEN
-            EXIT;
-        ELSIF pass = 1 THEN
-            PERFORM FROM {{schema}}.monitor_setting s FOR NO KEY UPDATE;
-        ELSE
-            v_shift := v_shift - (v_least - moment);
-            moment := v_least;
-            UPDATE {{schema}}.monitor_setting s SET shift = v_shift;
-        END IF;
-    END LOOP;
-    shift := v_shift;
-END $$;
-
--- Finds sources by name, and makes those known that are not, if p_labels is given or
--- their event lets sources be learned and has no max_learned of them (p_learn if it does not say). An event that is not configured gives no row.
--- Additions of sources to one check wait for each other, so that their numbers have no gaps.
-CREATE FUNCTION {{rules}}.monitor_resolve_sources(p_latest bigint, p_events text[], p_names text[], p_labels text[], p_learn bigint, p_lock_timeout_ms bigint)
-RETURNS TABLE (i bigint, id bigint, sender_clock boolean, every bigint, fresh boolean, refused boolean) LANGUAGE plpgsql AS $$
-#variable_conflict use_column
-DECLARE
-    v_now bigint;
-    v_room bigint; -- null: for as many as there are
-    v_events bigint[];
-    v_made bigint[] := '{}';
-    v_more bigint[];
-    e record;
-BEGIN
-    PERFORM {{rules}}.monitor_configure_statement(p_lock_timeout_ms);
-    v_events := ARRAY(SELECT DISTINCT e.id FROM unnest(p_events, p_names) x (event, name)
-        JOIN {{schema}}.monitor_event e ON e.name = x.event AND NOT e.removed AND (p_labels IS NOT NULL OR NOT e.fixed)
-        LEFT JOIN {{schema}}.monitor_source s ON s.event = e.id AND s.name = x.name WHERE s.id IS NULL ORDER BY 1);
-    IF v_events <> '{}' THEN
-        v_now := moment FROM {{rules}}.monitor_now(p_latest);
-        FOR e IN SELECT e.* FROM unnest(v_events) v (id), LATERAL (
-            SELECT x.* FROM {{schema}}.monitor_event x WHERE x.id = v.id AND NOT x.removed FOR NO KEY UPDATE) e
-        LOOP
-            IF p_labels IS NULL THEN
-                v_room := greatest(0, coalesce((e.config->>'max_learned')::bigint, p_learn) -
-                    (SELECT coalesce(sum(c.n), 0) FROM {{schema}}.monitor_count c WHERE c.event = e.id AND c.state <> 'alarm'));
-            END IF;
-            WITH added AS (
-                INSERT INTO {{schema}}.monitor_source (event, name, number, known, base, declared, labels)
-                SELECT e.id, x.name, e.numbered + row_number() OVER (), v_now, v_now, p_labels IS NOT NULL, coalesce(x.labels, '{}')::jsonb
-                  FROM (SELECT DISTINCT ON (x.name) x.name, x.labels
-                          FROM unnest(p_events, p_names, p_labels) WITH ORDINALITY x (event, name, labels, i)
-                         WHERE x.event = e.name
-                           AND NOT EXISTS (SELECT FROM {{schema}}.monitor_source s WHERE s.event = e.id AND s.name = x.name)
-                         ORDER BY x.name, x.i DESC LIMIT v_room) x
-                RETURNING monitor_source.id
-            ), beaten AS (
-                INSERT INTO {{schema}}.monitor_beat (id, width) SELECT a.id, {{rules}}.monitor_slot_width(e.every) FROM added a
-            ), expected AS (
-                INSERT INTO {{schema}}.monitor_due (id, due) SELECT a.id, v_now + CASE WHEN e.every > 0 THEN e.patience ELSE 0 END FROM added a
-            )
-            SELECT array_agg(a.id) INTO v_more FROM added a;
-            IF v_more IS NOT NULL THEN
-                UPDATE {{schema}}.monitor_event x SET numbered = x.numbered + cardinality(v_more) WHERE x.id = e.id;
-                INSERT INTO {{schema}}.monitor_count (event, state, seen, n) VALUES (e.id, 'up', false, cardinality(v_more));
-                v_made := v_made || v_more;
-            END IF;
-        END LOOP;
-    END IF;
-    RETURN QUERY SELECT x.i, s.id, e.sender_clock, e.every, s.id = ANY (v_made), s.id IS NULL AND NOT e.fixed
-        FROM unnest(p_events, p_names) WITH ORDINALITY x (event, name, i)
-        JOIN {{schema}}.monitor_event e ON e.name = x.event AND NOT e.removed
-        LEFT JOIN {{schema}}.monitor_source s ON s.event = e.id AND s.name = x.name;
-END $$;
-
--- How long a slot of "recent" is. What has no interval gets one of an hour.
-CREATE FUNCTION {{rules}}.monitor_slot_width(p_every bigint) RETURNS bigint LANGUAGE sql IMMUTABLE
-AS $$ SELECT CASE WHEN p_every > 0 THEN p_every ELSE 3600000000 END $$;
-
--- Records that a path works, where that takes a lock: for the first time, or
--- after more than its gap. Other proofs are recorded at the end of a statement. When
--- no path was proven for so long, all were blind.
-CREATE FUNCTION {{rules}}.monitor_record_probe(t bigint, p_name text, p_trust bigint, p_gap bigint, OUT id smallint, OUT blind bigint)
-LANGUAGE plpgsql AS $$
-#variable_conflict use_column
-BEGIN
-    PERFORM FROM {{schema}}.monitor_path p ORDER BY p.id FOR NO KEY UPDATE;
-    UPDATE {{schema}}.monitor_path p SET anew = true
-     WHERE p.name <> p_name AND NOT p.anew AND t - (SELECT max(x.proof) FROM {{schema}}.monitor_path x) > p_gap;
-    INSERT INTO {{schema}}.monitor_path AS p (name, proof, trust, gap, resumed) VALUES (p_name, t, p_trust, p_gap, t)
-    ON CONFLICT (name) DO UPDATE
-       SET proof = greatest(p.proof, t), trust = p_trust, gap = p_gap, anew = false,
-           blind = p.blind + CASE WHEN p.proof > 0 AND (p.anew OR t - p.proof > p_gap) THEN greatest(t - p.proof, 0) ELSE 0 END,
-           resumed = CASE WHEN p.anew OR t - p.proof > p_gap THEN greatest(p.resumed, t) ELSE p.resumed END
-    RETURNING p.id, p.blind INTO id, blind;
-END $$;
-
-CREATE FUNCTION {{rules}}.monitor_shift_recent(p_recent bigint, p_slots bigint) RETURNS bigint LANGUAGE sql IMMUTABLE
-AS $$ SELECT CASE WHEN p_slots < 64 THEN p_recent << p_slots::int ELSE 0 END $$;
-
--- Of beats that were not all stored: the ids that there are none of. The others are replays.
-CREATE FUNCTION {{rules}}.monitor_unknown_or_replayed(p_ids bigint[], p_counts integer[], p_stored bigint[], OUT unknown bigint[], OUT replayed bigint)
-LANGUAGE plpgsql AS $$
-#variable_conflict use_column
-BEGIN
-    SELECT coalesce(array_agg(x.id) FILTER (WHERE b.id IS NULL), '{}'), coalesce(sum(x.n) FILTER (WHERE b.id IS NOT NULL), 0)
-      INTO unknown, replayed
-      FROM (SELECT id FROM unnest(p_ids) u (id) EXCEPT SELECT id FROM unnest(p_stored) u (id)) m
-      JOIN unnest(p_ids, p_counts) x (id, n) ON x.id = m.id
-      LEFT JOIN {{schema}}.monitor_beat b ON b.id = x.id;
-END $$;
-
--- Makes sources due, in the order of their ids.
-CREATE FUNCTION {{rules}}.monitor_make_due(p_ids bigint[], t bigint) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    UPDATE {{schema}}.monitor_due d SET due = least(d.due, t) FROM unnest(p_ids) x (id) WHERE d.id = x.id;
-END $$;
-
--- Stores proofs and beats; p_at is the place of each beat's path. p_signals and what
--- goes with it is null if all that the beats say is that they are alive. Time is read
+-- Records probes and heartbeats; p_at is the index of each heartbeat's path. p_signals and what
+-- goes with it is null if all that the heartbeats say is that their sources are alive. Time is read
 -- first: what came in while this waits is not in it, and so not proven to have arrived.
 CREATE FUNCTION {{rules}}.monitor_record_heartbeats(p_latest bigint, p_paths text[], p_trusts bigint[], p_gaps bigint[], p_unproven boolean[],
     p_ids bigint[], p_at integer[], p_sents bigint[], p_seqs bigint[], p_counts integer[], p_signals integer[], p_codes integer[], p_by boolean[], p_runs bigint[],
@@ -253,6 +95,98 @@ BEGIN
     UPDATE {{schema}}.monitor_path p SET proof = t
       FROM (SELECT x.id FROM {{schema}}.monitor_path x WHERE x.id = ANY (v_proven) AND x.proof < t ORDER BY x.id FOR NO KEY UPDATE SKIP LOCKED) mine
      WHERE p.id = mine.id AND p.proof < t;
+END $$;
+
+-- Records that a path works, where that takes a lock: for the first time, or
+-- after more than its gap. Other proofs are recorded at the end of a statement. When
+-- no path was proven for so long, all were blind.
+CREATE FUNCTION {{rules}}.monitor_record_probe(t bigint, p_name text, p_trust bigint, p_gap bigint, OUT id smallint, OUT blind bigint)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM FROM {{schema}}.monitor_path p ORDER BY p.id FOR NO KEY UPDATE;
+    UPDATE {{schema}}.monitor_path p SET anew = true
+     WHERE p.name <> p_name AND NOT p.anew AND t - (SELECT max(x.proof) FROM {{schema}}.monitor_path x) > p_gap;
+    INSERT INTO {{schema}}.monitor_path AS p (name, proof, trust, gap, resumed) VALUES (p_name, t, p_trust, p_gap, t)
+    ON CONFLICT (name) DO UPDATE
+       SET proof = greatest(p.proof, t), trust = p_trust, gap = p_gap, anew = false,
+           blind = p.blind + CASE WHEN p.proof > 0 AND (p.anew OR t - p.proof > p_gap) THEN greatest(t - p.proof, 0) ELSE 0 END,
+           resumed = CASE WHEN p.anew OR t - p.proof > p_gap THEN greatest(p.resumed, t) ELSE p.resumed END
+    RETURNING p.id, p.blind INTO id, blind;
+END $$;
+
+-- Of heartbeats that were not all recorded: the ids of sources that do not exist. The others are replays.
+CREATE FUNCTION {{rules}}.monitor_unknown_or_replayed(p_ids bigint[], p_counts integer[], p_stored bigint[], OUT unknown bigint[], OUT replayed bigint)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    SELECT coalesce(array_agg(x.id) FILTER (WHERE b.id IS NULL), '{}'), coalesce(sum(x.n) FILTER (WHERE b.id IS NOT NULL), 0)
+      INTO unknown, replayed
+      FROM (SELECT id FROM unnest(p_ids) u (id) EXCEPT SELECT id FROM unnest(p_stored) u (id)) m
+      JOIN unnest(p_ids, p_counts) x (id, n) ON x.id = m.id
+      LEFT JOIN {{schema}}.monitor_beat b ON b.id = x.id;
+END $$;
+
+CREATE FUNCTION {{rules}}.monitor_shift_recent(p_recent bigint, p_slots bigint) RETURNS bigint LANGUAGE sql IMMUTABLE
+AS $$ SELECT CASE WHEN p_slots < 64 THEN p_recent << p_slots::int ELSE 0 END $$;
+
+-- How long a slot of "recent" is. What has no interval gets one of an hour.
+CREATE FUNCTION {{rules}}.monitor_slot_width(p_every bigint) RETURNS bigint LANGUAGE sql IMMUTABLE
+AS $$ SELECT CASE WHEN p_every > 0 THEN p_every ELSE 3600000000 END $$;
+
+-- Finds sources by name, and makes those known that are not, if p_labels is given or
+-- their event lets sources be learned and has no max_learned of them (p_learn if it does not say). An event that is not configured gives no row.
+-- Additions of sources to one check wait for each other, so that their numbers have no gaps.
+CREATE FUNCTION {{rules}}.monitor_resolve_sources(p_latest bigint, p_events text[], p_names text[], p_labels text[], p_learn bigint, p_lock_timeout_ms bigint)
+RETURNS TABLE (i bigint, id bigint, sender_clock boolean, every bigint, fresh boolean, refused boolean) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    v_now bigint;
+    v_room bigint; -- null: for as many as there are
+    v_events bigint[];
+    v_made bigint[] := '{}';
+    v_more bigint[];
+    e record;
+BEGIN
+    PERFORM {{rules}}.monitor_configure_statement(p_lock_timeout_ms);
+    v_events := ARRAY(SELECT DISTINCT e.id FROM unnest(p_events, p_names) x (event, name)
+        JOIN {{schema}}.monitor_event e ON e.name = x.event AND NOT e.removed AND (p_labels IS NOT NULL OR NOT e.fixed)
+        LEFT JOIN {{schema}}.monitor_source s ON s.event = e.id AND s.name = x.name WHERE s.id IS NULL ORDER BY 1);
+    IF v_events <> '{}' THEN
+        v_now := moment FROM {{rules}}.monitor_now(p_latest);
+        FOR e IN SELECT e.* FROM unnest(v_events) v (id), LATERAL (
+            SELECT x.* FROM {{schema}}.monitor_event x WHERE x.id = v.id AND NOT x.removed FOR NO KEY UPDATE) e
+        LOOP
+            IF p_labels IS NULL THEN
+                v_room := greatest(0, coalesce((e.config->>'max_learned')::bigint, p_learn) -
+                    (SELECT coalesce(sum(c.n), 0) FROM {{schema}}.monitor_count c WHERE c.event = e.id AND c.state <> 'alarm'));
+            END IF;
+            WITH added AS (
+                INSERT INTO {{schema}}.monitor_source (event, name, number, known, base, declared, labels)
+                SELECT e.id, x.name, e.numbered + row_number() OVER (), v_now, v_now, p_labels IS NOT NULL, coalesce(x.labels, '{}')::jsonb
+                  FROM (SELECT DISTINCT ON (x.name) x.name, x.labels
+                          FROM unnest(p_events, p_names, p_labels) WITH ORDINALITY x (event, name, labels, i)
+                         WHERE x.event = e.name
+                           AND NOT EXISTS (SELECT FROM {{schema}}.monitor_source s WHERE s.event = e.id AND s.name = x.name)
+                         ORDER BY x.name, x.i DESC LIMIT v_room) x
+                RETURNING monitor_source.id
+            ), beaten AS (
+                INSERT INTO {{schema}}.monitor_beat (id, width) SELECT a.id, {{rules}}.monitor_slot_width(e.every) FROM added a
+            ), expected AS (
+                INSERT INTO {{schema}}.monitor_due (id, due) SELECT a.id, v_now + CASE WHEN e.every > 0 THEN e.patience ELSE 0 END FROM added a
+            )
+            SELECT array_agg(a.id) INTO v_more FROM added a;
+            IF v_more IS NOT NULL THEN
+                UPDATE {{schema}}.monitor_event x SET numbered = x.numbered + cardinality(v_more) WHERE x.id = e.id;
+                INSERT INTO {{schema}}.monitor_count (event, state, seen, n) VALUES (e.id, 'up', false, cardinality(v_more));
+                v_made := v_made || v_more;
+            END IF;
+        END LOOP;
+    END IF;
+    RETURN QUERY SELECT x.i, s.id, e.sender_clock, e.every, s.id = ANY (v_made), s.id IS NULL AND NOT e.fixed
+        FROM unnest(p_events, p_names) WITH ORDINALITY x (event, name, i)
+        JOIN {{schema}}.monitor_event e ON e.name = x.event AND NOT e.removed
+        LEFT JOIN {{schema}}.monitor_source s ON s.event = e.id AND s.name = x.name;
 END $$;
 
 -- Keeps a report of a source in place of the last one, and tells whether there is such a source.

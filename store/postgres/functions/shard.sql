@@ -9,7 +9,7 @@
 --     their ids, queues in the order of their locks' numbers. A report that changes nothing but the
 --     record, of an agent that lives, locks the shard and its own record alone.
 
--- These return something, so that an assignment can call them: that takes no statement.
+-- The next two return something, so that an assignment can call them: that takes no statement.
 CREATE FUNCTION {{rules}}.shard_configure_statement(p_lock_timeout_ms bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     v_settings text := set_config('lock_timeout', greatest(p_lock_timeout_ms, 1)::text, true) || set_config('enable_seqscan', 'off', true) || set_config('jit', 'off', true);
@@ -56,7 +56,7 @@ CREATE FUNCTION {{rules}}.shard_show(p_shard text) RETURNS SETOF text LANGUAGE s
      WHERE r.name IS NOT NULL OR n.records IS NOT NULL
 $$;
 
--- The same for those who only look: none, one, or a page of all.
+-- shard_show for those that only read: none or one, and then a page of all.
 CREATE FUNCTION {{rules}}.shard_read_view(p_shard text, p_lock_timeout_ms bigint) RETURNS SETOF text LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM {{rules}}.configure_statement(p_lock_timeout_ms);

@@ -11,26 +11,3 @@ BEGIN
     ON CONFLICT (space, key) DO UPDATE SET term = excluded.term, data = excluded.data;
     RETURN true;
 END $$;
-
--- 122 random bits. Before version 13 a server has no such function without an extension; its random() is
--- seeded for each connection.
-CREATE FUNCTION {{rules}}.random_id() RETURNS text LANGUAGE plpgsql VOLATILE AS $$
-DECLARE
-    v text;
-BEGIN
-    IF current_setting('server_version_num')::integer >= 130000 THEN
-        EXECUTE 'SELECT pg_catalog.gen_random_uuid()::text' INTO v;
-    ELSE
-        v := md5(random()::text || clock_timestamp()::text || pg_backend_pid() || random()::text);
-    END IF;
-    RETURN upper(replace(v, '-', ''));
-END $$;
-
--- The entry points of leases lock rows until the end of the caller's transaction, and others cannot take over meanwhile: the server
--- ends the connection of one that leaves it open for five seconds.
-CREATE FUNCTION {{rules}}.bound_transaction() RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    IF (SELECT setting::bigint NOT BETWEEN 1 AND 5000 FROM pg_catalog.pg_settings WHERE name = 'idle_in_transaction_session_timeout') THEN
-        PERFORM set_config('idle_in_transaction_session_timeout', '5000', true);
-    END IF;
-END $$;

@@ -104,10 +104,3 @@ func (v server) warnings() (out []string) {
 	}
 	return out
 }
-
-// Close implements [store.Admin].
-func (s *Store) Close() error {
-	s.pool.close()
-	s.listener.close()
-	return nil
-}

@@ -1,12 +1,4 @@
--- What operators do with batches, and pruning.
-
--- The state that operators see, where the claim tells what is under way.
-CREATE FUNCTION {{rules}}.shown_state(p_state text, p_hold timestamptz, p_term bigint, p_claim_term bigint, p_session text)
-RETURNS text LANGUAGE sql IMMUTABLE AS $$
-    SELECT CASE WHEN p_hold IS NOT NULL AND p_term = p_claim_term AND p_session <> '' THEN 'submitting'
-                WHEN p_state = 'submitting' THEN 'unknown'
-                ELSE p_state END
-$$;
+-- What operators do with queues and messages.
 
 -- Applies an operator's action: the answer is 'done', 'no queue', 'no batch', 'uncertain' (see dispatch.ErrUncertain), or the
 -- state in which that cannot be done.
@@ -37,40 +29,7 @@ BEGIN
     END LOOP;
 END $$;
 
-CREATE FUNCTION {{rules}}.record_action(b {{schema}}.batch, t timestamptz, p_action text, p_who text, p_was text, p_since timestamptz)
-RETURNS void LANGUAGE sql VOLATILE AS $$
-    INSERT INTO {{schema}}.event (at, part, subject, from_label, to_label, term, reason, duration_ns)
-    VALUES (t, 'batch', b.queue || '/' || b.key, '', '', b.term,
-            {{rules}}.shorten_reason(format('%s by %s: %s, %s', p_action, p_who, p_was, coalesce(nullif(b.detail, ''), b.id))),
-            {{rules}}.nanoseconds(greatest(t - p_since, '0')))
-$$;
-
--- One that had stepped aside goes to the end of its key. Null: it is not over any more.
-CREATE FUNCTION {{rules}}.retry_dead_lettered(b {{schema}}.batch, p_action text, p_who text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    t timestamptz;
-    v_tid tid;
-BEGIN
-    SELECT x.* INTO b FROM {{schema}}.batch x WHERE x.id = b.id AND x.queue = b.queue AND x.over FOR UPDATE;
-    IF NOT FOUND THEN
-        RETURN NULL;
-    ELSIF p_action = 'retry' AND b.trail -> -1 ->> 'action' IN ('skip', 'cancel') AND b.trail -> -2 ->> 'state' IN ('submitting', 'pending', 'valid', 'unknown') THEN
-        RETURN 'uncertain'; -- as dispatch.WasSkippedUnknown says
-    END IF;
-    t := {{schema}}.clock();
-    PERFORM {{rules}}.record_action(b, t, p_action, p_who, b.state, b.ended);
-    UPDATE {{schema}}.batch x
-       SET state = 'queued', over = false, aside = NULL, attempts = 0, code = 0, detail = '', link = '', ended = NULL, hold = NULL,
-           trail = {{rules}}.append_to_trail(b, {{rules}}.trail_entry(t, 'queued', b.term, 0, 0, p_action || ' by ' || p_who, p_action))
-     WHERE x.id = b.id AND x.queue = b.queue RETURNING x.ctid INTO v_tid;
-    IF {{rules}}.append_to_key(b.queue, b.key, ARRAY[v_tid]) THEN
-        PERFORM {{rules}}.wake_members('queue/' || b.queue, 1);
-    END IF;
-    UPDATE {{schema}}.tail e SET moved = moved + 1 WHERE e.queue = b.queue AND e.key = b.key;
-    RETURN 'done';
-END $$;
-
--- What is done with a batch that is not over, under the lock of its key's claim.
+-- Applies an action to a message that is not over, under the lock of its key's claim.
 -- Null: it is over by now.
 CREATE FUNCTION {{rules}}.apply_to_unfinished(b {{schema}}.batch, p_action text, p_who text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
@@ -130,85 +89,46 @@ BEGIN
     RETURN 'done';
 END $$;
 
--- Deletes a few batches that are over for long, key after key, going on where it
--- ended. Nobody is waited for: what is locked is left for the next round.
-CREATE FUNCTION {{rules}}.prune(p_queue text, p_keep bigint, p_limit bigint, p_lock_timeout_ms bigint, OUT deleted bigint, OUT through boolean) LANGUAGE plpgsql AS $$
+-- Retries a dead-lettered message, which goes to the end of its key. Null: it is not over any more.
+CREATE FUNCTION {{rules}}.retry_dead_lettered(b {{schema}}.batch, p_action text, p_who text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
-    v_before timestamptz;
-    v_next text;
-    v_visited int := 0;
-    k record;
+    t timestamptz;
+    v_tid tid;
 BEGIN
-    PERFORM {{rules}}.configure_key_statement(p_lock_timeout_ms);
-    PERFORM {{rules}}.require_queue(p_queue);
-    deleted := 0;
-    through := false;
-    SELECT q.prune_key INTO v_next FROM {{schema}}.queue q WHERE q.name = p_queue FOR NO KEY UPDATE SKIP LOCKED;
+    SELECT x.* INTO b FROM {{schema}}.batch x WHERE x.id = b.id AND x.queue = b.queue AND x.over FOR UPDATE;
     IF NOT FOUND THEN
-        RETURN;
+        RETURN NULL;
+    ELSIF p_action = 'retry' AND b.trail -> -1 ->> 'action' IN ('skip', 'cancel') AND b.trail -> -2 ->> 'state' IN ('submitting', 'pending', 'valid', 'unknown') THEN
+        RETURN 'uncertain'; -- as dispatch.WasSkippedUnknown says
     END IF;
-    v_before := {{schema}}.clock() - {{rules}}.microseconds(p_keep);
-    FOR k IN SELECT e.key FROM {{schema}}.tail e WHERE e.queue = p_queue AND e.key >= v_next ORDER BY e.key LIMIT 2001 LOOP
-        v_visited := v_visited + 1;
-        EXIT WHEN deleted >= p_limit OR v_visited > 2000;
-        v_next := k.key; -- once more the next time: it may have more than were allowed
-        deleted := deleted + {{rules}}.prune_key(p_queue, k.key, v_before, p_limit - deleted);
-    END LOOP;
-    through := v_visited <= 2000 AND deleted < p_limit;
-    UPDATE {{schema}}.queue q SET prune_key = CASE WHEN through THEN '' ELSE v_next END
-     WHERE q.name = p_queue AND q.prune_key <> CASE WHEN through THEN '' ELSE v_next END;
+    t := {{schema}}.clock();
+    PERFORM {{rules}}.record_action(b, t, p_action, p_who, b.state, b.ended);
+    UPDATE {{schema}}.batch x
+       SET state = 'queued', over = false, aside = NULL, attempts = 0, code = 0, detail = '', link = '', ended = NULL, hold = NULL,
+           trail = {{rules}}.append_to_trail(b, {{rules}}.trail_entry(t, 'queued', b.term, 0, 0, p_action || ' by ' || p_who, p_action))
+     WHERE x.id = b.id AND x.queue = b.queue RETURNING x.ctid INTO v_tid;
+    IF {{rules}}.append_to_key(b.queue, b.key, ARRAY[v_tid]) THEN
+        PERFORM {{rules}}.wake_members('queue/' || b.queue, 1);
+    END IF;
+    UPDATE {{schema}}.tail e SET moved = moved + 1 WHERE e.queue = b.queue AND e.key = b.key;
+    RETURN 'done';
 END $$;
 
-CREATE FUNCTION {{rules}}.prune_key(p_queue text, p_key text, p_before timestamptz, p_limit bigint) RETURNS bigint LANGUAGE plpgsql AS $$
-DECLARE
-    v_tids tid[] := '{}';
-    v_last bigint;
-    v_deleted bigint;
-    v_dead bigint := 0;
-    v_term bigint;
-    b record;
-    e {{schema}}.tail;
-BEGIN
-    -- Batches are over in their order, but for a few: what follows one that stays can wait.
-    FOR b IN SELECT x.ctid AS tid, x.seq, x.over, x.ended, x.state FROM {{schema}}.batch x
-        WHERE x.queue = p_queue AND x.key = p_key AND x.seq > 0 ORDER BY x.seq LIMIT p_limit
-    LOOP
-        EXIT WHEN NOT b.over OR b.ended >= p_before;
-        v_tids := v_tids || b.tid;
-        v_last := b.seq;
-        v_dead := v_dead + (b.state IN ('invalid', 'failed'))::int;
-    END LOOP;
-    IF v_tids = '{}' THEN
-        RETURN 0;
-    END IF;
-    SELECT x.* INTO e FROM {{schema}}.tail x WHERE x.queue = p_queue AND x.key = p_key FOR NO KEY UPDATE SKIP LOCKED;
-    IF NOT FOUND THEN
-        RETURN 0;
-    END IF;
-    PERFORM {{rules}}.scan_by_ctid_only(true);
-    DELETE FROM {{schema}}.batch x WHERE x.ctid = ANY (v_tids) AND x.over AND x.ended < p_before;
-    GET DIAGNOSTICS v_deleted = ROW_COUNT;
-    PERFORM {{rules}}.scan_by_ctid_only(false);
-    IF v_dead > 0 THEN
-        -- Dead letters never count as done.
-        UPDATE {{schema}}.tail x SET moved = moved + v_dead WHERE x.queue = p_queue AND x.key = p_key;
-    END IF;
-    IF e.last < v_last THEN
-        -- Numbers do not start again when the batches that had them are gone.
-        UPDATE {{schema}}.tail x SET last = v_last WHERE x.queue = p_queue AND x.key = p_key;
-    END IF;
-    IF NOT EXISTS (SELECT FROM {{schema}}.batch x WHERE x.queue = p_queue AND x.key = p_key AND x.seq > 0) THEN
-        -- Nothing is left of the key but its tail, which keeps its term too.
-        DELETE FROM {{schema}}.claim c USING (
-            SELECT x.space, x.key FROM {{schema}}.claim x WHERE x.space = 'queue/' || p_queue AND x.key = p_key
-               AND x.session = '' AND x.ready_at IS NULL AND x.blocked IS NULL FOR UPDATE SKIP LOCKED) gone
-         WHERE c.space = gone.space AND c.key = gone.key RETURNING c.term INTO v_term;
-        IF FOUND THEN
-            UPDATE {{schema}}.tail x SET term = v_term WHERE x.queue = p_queue AND x.key = p_key;
-        END IF;
-    END IF;
-    RETURN v_deleted;
-END $$;
+CREATE FUNCTION {{rules}}.record_action(b {{schema}}.batch, t timestamptz, p_action text, p_who text, p_was text, p_since timestamptz)
+RETURNS void LANGUAGE sql VOLATILE AS $$
+    INSERT INTO {{schema}}.event (at, part, subject, from_label, to_label, term, reason, duration_ns)
+    VALUES (t, 'batch', b.queue || '/' || b.key, '', '', b.term,
+            {{rules}}.shorten_reason(format('%s by %s: %s, %s', p_action, p_who, p_was, coalesce(nullif(b.detail, ''), b.id))),
+            {{rules}}.nanoseconds(greatest(t - p_since, '0')))
+$$;
+
+-- The state that operators see, where the claim tells what is under way.
+CREATE FUNCTION {{rules}}.shown_state(p_state text, p_hold timestamptz, p_term bigint, p_claim_term bigint, p_session text)
+RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN p_hold IS NOT NULL AND p_term = p_claim_term AND p_session <> '' THEN 'submitting'
+                WHEN p_state = 'submitting' THEN 'unknown'
+                ELSE p_state END
+$$;
 
 -- Deletes a queue, unless an instance has joined it or it has another number of messages than p_messages: of those that
 -- wait, are scheduled, in flight or are dead letters. The verdict is 'removed', 'no queue', 'sink' or 'refused'. What was in it is

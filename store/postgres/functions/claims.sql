@@ -1,135 +1,10 @@
--- Claims on keys of work. The rules of lease.sql hold here too, and:
+-- Claims on keys of work. The rules of common.sql hold here too, and:
 --
 --   * Takes, begins and finishes of a key meet in its row: each locks it first, and reads what it
 --     decides on in a later statement, whose snapshot shows what the lock's last owner did. That
 --     needs READ COMMITTED, which configure_key_statement requires.
 --   * Many rows are locked in the order of their keys, or not waited for.
 --   * Nothing that is indexed changes while a key is held and worked on.
-
--- The settings of configure_statement, for functions that work on lists of keys. Their plans are
--- kept, and were perhaps made when the tables were empty; so they leave no choice. Rows
--- are looked up one by one, in a LATERAL subquery that locks or ends in OFFSET 0, and
--- are then changed by their ctid, with scan_by_ctid_only switched on for that statement.
-CREATE FUNCTION {{rules}}.configure_key_statement(p_lock_timeout_ms bigint) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    IF current_setting('transaction_isolation') <> 'read committed' THEN
-        RAISE EXCEPTION 'understudy: this needs the isolation level READ COMMITTED' USING ERRCODE = 'US003';
-    END IF;
-    PERFORM {{rules}}.configure_statement(p_lock_timeout_ms),
-            set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
-            set_config('enable_material', 'off', true), set_config('enable_bitmapscan', 'off', true),
-            set_config('enable_sort', 'off', true), set_config('jit', 'off', true),
-            set_config('plan_cache_mode', 'force_generic_plan', true);
-END $$;
-
-CREATE FUNCTION {{rules}}.scan_by_ctid_only(p_on boolean) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM set_config('enable_indexscan', CASE WHEN p_on THEN 'off' ELSE 'on' END, true),
-            set_config('enable_indexonlyscan', CASE WHEN p_on THEN 'off' ELSE 'on' END, true);
-END $$;
-
-CREATE FUNCTION {{rules}}.microseconds(n bigint) RETURNS interval LANGUAGE sql IMMUTABLE
-AS $$ SELECT n * interval '1 microsecond' $$;
-
-CREATE FUNCTION {{rules}}.is_alive(p_session text, t timestamptz) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
-BEGIN
-    RETURN EXISTS (SELECT FROM {{schema}}.session s WHERE s.id = p_session AND NOT s.ended AND s.deadline > t);
-END $$;
-
--- Wakes up to p_most sleeping members. The lock, which it shares with all others
--- that wake, is what recheck_free_keys waits for: who fell asleep before it is seen here, and
--- who does so later sees what this transaction commits.
-CREATE FUNCTION {{rules}}.wake_members(p_space text, p_most bigint) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    v_session text;
-BEGIN
-    PERFORM pg_advisory_xact_lock_shared(hashtext('understudy ' || {{channel}}), hashtext(p_space));
-    IF current_setting('transaction_isolation') <> 'read committed' THEN
-        -- Its snapshot does not show who has fallen asleep since.
-        PERFORM {{rules}}.notify_change(p_space, '', 0, true, '');
-        RETURN;
-    END IF;
-    FOR v_session IN
-        SELECT m.session FROM {{schema}}.member m
-         WHERE m.space = p_space AND m.asleep AND {{rules}}.is_alive(m.session, {{schema}}.clock())
-         LIMIT p_most FOR NO KEY UPDATE SKIP LOCKED
-    LOOP
-        UPDATE {{schema}}.member m SET asleep = false WHERE m.space = p_space AND m.session = v_session;
-        PERFORM {{rules}}.notify_change(p_space, '', 0, true, v_session);
-    END LOOP;
-    -- Somebody else may be waking the only one. If that should take long, or come to
-    -- nothing, a few of those that follow do it too; all of them would be too many
-    -- notifications, each of which holds up all commits.
-    IF NOT FOUND AND txid_current() % 16 = 0 AND EXISTS (SELECT FROM {{schema}}.member m
-        WHERE m.space = p_space AND m.asleep AND {{rules}}.is_alive(m.session, {{schema}}.clock()))
-    THEN
-        PERFORM {{rules}}.notify_change(p_space, '', 0, true, '');
-    END IF;
-END $$;
-
-CREATE FUNCTION {{rules}}.offer_keys(p_space text, p_keys text[], p_in bigint, p_lock_timeout_ms bigint) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    t timestamptz;
-    v_ready bigint;
-BEGIN
-    PERFORM {{rules}}.configure_key_statement(p_lock_timeout_ms);
-    t := {{schema}}.clock();
-    WITH offered AS (
-        INSERT INTO {{schema}}.claim AS c (space, key, since, ready_at)
-        SELECT p_space, k.key, t, t + {{rules}}.microseconds(p_in) FROM unnest(p_keys) k (key) ORDER BY k.key COLLATE "C"
-        ON CONFLICT (space, key) DO UPDATE
-           SET ready_at = CASE WHEN c.in_step THEN c.ready_at ELSE excluded.ready_at END,
-               offered_at = CASE WHEN c.in_step THEN least(c.offered_at, excluded.ready_at) END
-         WHERE c.in_step OR c.ready_at IS NULL AND c.blocked IS NULL OR c.ready_at > excluded.ready_at
-        RETURNING c.session
-    )
-    SELECT count(*) FILTER (WHERE session = '') INTO v_ready FROM offered;
-    IF v_ready > 0 AND p_in <= 0 THEN
-        PERFORM {{rules}}.wake_members(p_space, v_ready);
-    END IF;
-END $$;
-
-CREATE FUNCTION {{rules}}.withdraw_keys(p_space text, p_keys text[], p_lock_timeout_ms bigint) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    v_tids tid[];
-BEGIN
-    PERFORM {{rules}}.configure_key_statement(p_lock_timeout_ms);
-    v_tids := ARRAY(SELECT l.tid FROM unnest(p_keys) k (key), LATERAL (
-        SELECT c.ctid AS tid FROM {{schema}}.claim c WHERE c.space = p_space AND c.key = k.key FOR UPDATE) l);
-    PERFORM {{rules}}.scan_by_ctid_only(true);
-    DELETE FROM {{schema}}.claim c WHERE c.ctid = ANY (v_tids);
-    PERFORM {{rules}}.scan_by_ctid_only(false);
-END $$;
-
--- Tells whether a key is ready that may be taken. As in claim_keys, free ones that
--- are ready since before p_from are not looked for.
-CREATE FUNCTION {{rules}}.has_free_key(p_space text, p_from timestamptz, t timestamptz) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
-BEGIN
-    RETURN EXISTS (SELECT FROM {{schema}}.claim c
-                    WHERE c.space = p_space AND c.session = '' AND c.ready_at IS NOT NULL AND c.ready_at <= t
-                      AND c.ready_at >= CASE WHEN p_from <= t THEN p_from ELSE '-infinity' END)
-        OR EXISTS (SELECT FROM {{schema}}.member m, LATERAL (
-                       SELECT FROM {{schema}}.claim c WHERE c.session = m.session AND c.session <> '' AND c.space = p_space
-                          AND c.ready_at <= t AND coalesce({{rules}}.step_ends_at(c) <= t, true) LIMIT 1) c
-                    WHERE m.space = p_space AND NOT {{rules}}.is_alive(m.session, t));
-END $$;
-
--- For one that has said that it sleeps: tells whether there is a key for it after
--- all. It does not answer before every transaction that may have missed that has committed;
--- but it waits for no one who takes very long.
-CREATE FUNCTION {{rules}}.recheck_free_keys(p_space text, p_from timestamptz, p_lock_timeout_ms bigint) RETURNS boolean LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM {{rules}}.configure_key_statement(p_lock_timeout_ms);
-    FOR i IN 1 .. 40 LOOP
-        IF pg_try_advisory_xact_lock(hashtext('understudy ' || {{channel}}), hashtext(p_space)) THEN
-            RETURN {{rules}}.has_free_key(p_space, p_from, {{schema}}.clock());
-        ELSIF {{rules}}.has_free_key(p_space, p_from, {{schema}}.clock()) THEN
-            RETURN true;
-        END IF;
-        PERFORM pg_sleep(0.001);
-    END LOOP;
-    RETURN false;
-END $$;
 
 -- Makes the session a member and tells how the keys are divided; null if it does not
 -- live.
@@ -169,53 +44,6 @@ BEGIN
                                 WHERE c.session = y.session AND c.session <> '' AND c.space = p_space) AS n
               FROM {{schema}}.member y WHERE y.space = p_space AND y.joined AND {{rules}}.is_alive(y.session, t) OFFSET 0) x;
 END $$;
-
--- Claims keys of one lapsed session.
-CREATE FUNCTION {{rules}}.claim_lapsed_keys(p_space text, p_old text, me {{schema}}.session, p_most bigint)
-RETURNS TABLE (key text, term bigint, interrupted boolean) LANGUAGE plpgsql AS $$
-#variable_conflict use_column
-DECLARE
-    t timestamptz;
-    old {{schema}}.session;
-    v_tids tid[];
-    v_keys text[];
-    v_terms bigint[];
-    v_interrupted boolean[];
-BEGIN
-    -- A renewal under way is not waited for; after this lock, there is none.
-    SELECT s.* INTO old FROM {{schema}}.session s WHERE s.id = p_old FOR SHARE SKIP LOCKED;
-    t := {{schema}}.clock();
-    IF old.id IS NULL AND EXISTS (SELECT FROM {{schema}}.session s WHERE s.id = p_old) OR NOT old.ended AND old.deadline > t THEN
-        RETURN;
-    END IF;
-    v_tids := ARRAY(SELECT c.ctid FROM {{schema}}.claim c
-        WHERE c.session = p_old AND c.session <> '' AND c.space = p_space AND c.ready_at <= t AND coalesce({{rules}}.step_ends_at(c) <= t, true)
-        LIMIT p_most FOR NO KEY UPDATE SKIP LOCKED);
-    -- Once more, under the locks: a step may have begun meanwhile.
-    SELECT array_agg(x.tid), array_agg(x.step_ends_at IS NOT NULL) INTO v_tids, v_interrupted
-      FROM unnest(v_tids) k (tid), LATERAL (SELECT c.ctid AS tid, {{rules}}.step_ends_at(c) AS step_ends_at FROM {{schema}}.claim c WHERE c.ctid = k.tid OFFSET 0) x
-     WHERE coalesce(x.step_ends_at <= t, true);
-    PERFORM {{rules}}.scan_by_ctid_only(true);
-    WITH taken AS (
-        UPDATE {{schema}}.claim c
-           SET term = greatest(c.term + 1, {{rules}}.milliseconds(t)), session = me.id, since = t,
-               interrupted = c.interrupted OR x.interrupted, in_step = false, hold_until = NULL
-          FROM unnest(v_tids, v_interrupted) x (tid, interrupted) WHERE c.ctid = x.tid
-        RETURNING c.key, c.term, c.interrupted
-    )
-    SELECT array_agg(x.key), array_agg(x.term), array_agg(x.interrupted) INTO v_keys, v_terms, v_interrupted FROM taken x;
-    PERFORM {{rules}}.scan_by_ctid_only(false);
-    IF v_keys IS NOT NULL THEN
-        INSERT INTO {{schema}}.event (at, part, subject, from_label, to_label, term, reason, duration_ns)
-        SELECT t, 'claim', p_space, coalesce({{rules}}.label(old.name, old.instance_id), ''), {{rules}}.label(me.name, me.instance_id),
-               max(x.term), 'lapsed', {{rules}}.nanoseconds(greatest(t - coalesce(old.deadline, t), '0'))
-          FROM unnest(v_terms) x (term);
-        RETURN QUERY SELECT * FROM unnest(v_keys, v_terms, v_interrupted);
-    END IF;
-END $$;
-
-CREATE FUNCTION {{rules}}.milliseconds(t timestamptz) RETURNS bigint LANGUAGE sql IMMUTABLE
-AS $$ SELECT floor(extract(epoch FROM t) * 1000)::bigint $$;
 
 -- Claims keys. The last row has no key: it tells the time, or none if the session
 -- does not live. Free keys that are ready since before p_from are left out. What was
@@ -275,6 +103,50 @@ BEGIN
         INSERT INTO {{schema}}.member (space, session, joined) VALUES (p_space, p_session, false) ON CONFLICT DO NOTHING;
     END IF;
     RETURN QUERY SELECT NULL::text, 0::bigint, false, t;
+END $$;
+
+-- Claims keys of one lapsed session.
+CREATE FUNCTION {{rules}}.claim_lapsed_keys(p_space text, p_old text, me {{schema}}.session, p_most bigint)
+RETURNS TABLE (key text, term bigint, interrupted boolean) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    t timestamptz;
+    old {{schema}}.session;
+    v_tids tid[];
+    v_keys text[];
+    v_terms bigint[];
+    v_interrupted boolean[];
+BEGIN
+    -- A renewal under way is not waited for; after this lock, there is none.
+    SELECT s.* INTO old FROM {{schema}}.session s WHERE s.id = p_old FOR SHARE SKIP LOCKED;
+    t := {{schema}}.clock();
+    IF old.id IS NULL AND EXISTS (SELECT FROM {{schema}}.session s WHERE s.id = p_old) OR NOT old.ended AND old.deadline > t THEN
+        RETURN;
+    END IF;
+    v_tids := ARRAY(SELECT c.ctid FROM {{schema}}.claim c
+        WHERE c.session = p_old AND c.session <> '' AND c.space = p_space AND c.ready_at <= t AND coalesce({{rules}}.step_ends_at(c) <= t, true)
+        LIMIT p_most FOR NO KEY UPDATE SKIP LOCKED);
+    -- Once more, under the locks: a step may have begun meanwhile.
+    SELECT array_agg(x.tid), array_agg(x.step_ends_at IS NOT NULL) INTO v_tids, v_interrupted
+      FROM unnest(v_tids) k (tid), LATERAL (SELECT c.ctid AS tid, {{rules}}.step_ends_at(c) AS step_ends_at FROM {{schema}}.claim c WHERE c.ctid = k.tid OFFSET 0) x
+     WHERE coalesce(x.step_ends_at <= t, true);
+    PERFORM {{rules}}.scan_by_ctid_only(true);
+    WITH taken AS (
+        UPDATE {{schema}}.claim c
+           SET term = greatest(c.term + 1, {{rules}}.milliseconds(t)), session = me.id, since = t,
+               interrupted = c.interrupted OR x.interrupted, in_step = false, hold_until = NULL
+          FROM unnest(v_tids, v_interrupted) x (tid, interrupted) WHERE c.ctid = x.tid
+        RETURNING c.key, c.term, c.interrupted
+    )
+    SELECT array_agg(x.key), array_agg(x.term), array_agg(x.interrupted) INTO v_keys, v_terms, v_interrupted FROM taken x;
+    PERFORM {{rules}}.scan_by_ctid_only(false);
+    IF v_keys IS NOT NULL THEN
+        INSERT INTO {{schema}}.event (at, part, subject, from_label, to_label, term, reason, duration_ns)
+        SELECT t, 'claim', p_space, coalesce({{rules}}.label(old.name, old.instance_id), ''), {{rules}}.label(me.name, me.instance_id),
+               max(x.term), 'lapsed', {{rules}}.nanoseconds(greatest(t - coalesce(old.deadline, t), '0'))
+          FROM unnest(v_terms) x (term);
+        RETURN QUERY SELECT * FROM unnest(v_keys, v_terms, v_interrupted);
+    END IF;
 END $$;
 
 -- Starts steps and returns the keys; null if the session does not live.
@@ -359,5 +231,100 @@ BEGIN
     PERFORM {{rules}}.scan_by_ctid_only(false);
     IF v_given > 0 THEN
         PERFORM {{rules}}.wake_members(p_space, v_given);
+    END IF;
+END $$;
+
+CREATE FUNCTION {{rules}}.offer_keys(p_space text, p_keys text[], p_in bigint, p_lock_timeout_ms bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    t timestamptz;
+    v_ready bigint;
+BEGIN
+    PERFORM {{rules}}.configure_key_statement(p_lock_timeout_ms);
+    t := {{schema}}.clock();
+    WITH offered AS (
+        INSERT INTO {{schema}}.claim AS c (space, key, since, ready_at)
+        SELECT p_space, k.key, t, t + {{rules}}.microseconds(p_in) FROM unnest(p_keys) k (key) ORDER BY k.key COLLATE "C"
+        ON CONFLICT (space, key) DO UPDATE
+           SET ready_at = CASE WHEN c.in_step THEN c.ready_at ELSE excluded.ready_at END,
+               offered_at = CASE WHEN c.in_step THEN least(c.offered_at, excluded.ready_at) END
+         WHERE c.in_step OR c.ready_at IS NULL AND c.blocked IS NULL OR c.ready_at > excluded.ready_at
+        RETURNING c.session
+    )
+    SELECT count(*) FILTER (WHERE session = '') INTO v_ready FROM offered;
+    IF v_ready > 0 AND p_in <= 0 THEN
+        PERFORM {{rules}}.wake_members(p_space, v_ready);
+    END IF;
+END $$;
+
+CREATE FUNCTION {{rules}}.withdraw_keys(p_space text, p_keys text[], p_lock_timeout_ms bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_tids tid[];
+BEGIN
+    PERFORM {{rules}}.configure_key_statement(p_lock_timeout_ms);
+    v_tids := ARRAY(SELECT l.tid FROM unnest(p_keys) k (key), LATERAL (
+        SELECT c.ctid AS tid FROM {{schema}}.claim c WHERE c.space = p_space AND c.key = k.key FOR UPDATE) l);
+    PERFORM {{rules}}.scan_by_ctid_only(true);
+    DELETE FROM {{schema}}.claim c WHERE c.ctid = ANY (v_tids);
+    PERFORM {{rules}}.scan_by_ctid_only(false);
+END $$;
+
+-- Tells whether a key is ready that may be taken. As in claim_keys, free ones that
+-- are ready since before p_from are not looked for.
+CREATE FUNCTION {{rules}}.has_free_key(p_space text, p_from timestamptz, t timestamptz) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM {{schema}}.claim c
+                    WHERE c.space = p_space AND c.session = '' AND c.ready_at IS NOT NULL AND c.ready_at <= t
+                      AND c.ready_at >= CASE WHEN p_from <= t THEN p_from ELSE '-infinity' END)
+        OR EXISTS (SELECT FROM {{schema}}.member m, LATERAL (
+                       SELECT FROM {{schema}}.claim c WHERE c.session = m.session AND c.session <> '' AND c.space = p_space
+                          AND c.ready_at <= t AND coalesce({{rules}}.step_ends_at(c) <= t, true) LIMIT 1) c
+                    WHERE m.space = p_space AND NOT {{rules}}.is_alive(m.session, t));
+END $$;
+
+-- For one that has said that it sleeps: tells whether there is a key for it after
+-- all. It does not answer before every transaction that may have missed that has committed;
+-- but it waits for no one who takes very long.
+CREATE FUNCTION {{rules}}.recheck_free_keys(p_space text, p_from timestamptz, p_lock_timeout_ms bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM {{rules}}.configure_key_statement(p_lock_timeout_ms);
+    FOR i IN 1 .. 40 LOOP
+        IF pg_try_advisory_xact_lock(hashtext('understudy ' || {{channel}}), hashtext(p_space)) THEN
+            RETURN {{rules}}.has_free_key(p_space, p_from, {{schema}}.clock());
+        ELSIF {{rules}}.has_free_key(p_space, p_from, {{schema}}.clock()) THEN
+            RETURN true;
+        END IF;
+        PERFORM pg_sleep(0.001);
+    END LOOP;
+    RETURN false;
+END $$;
+
+-- Wakes up to p_most sleeping members. The lock, which it shares with all others
+-- that wake, is what recheck_free_keys waits for: who fell asleep before it is seen here, and
+-- who does so later sees what this transaction commits.
+CREATE FUNCTION {{rules}}.wake_members(p_space text, p_most bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_session text;
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(hashtext('understudy ' || {{channel}}), hashtext(p_space));
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        -- Its snapshot does not show who has fallen asleep since.
+        PERFORM {{rules}}.notify_change(p_space, '', 0, true, '');
+        RETURN;
+    END IF;
+    FOR v_session IN
+        SELECT m.session FROM {{schema}}.member m
+         WHERE m.space = p_space AND m.asleep AND {{rules}}.is_alive(m.session, {{schema}}.clock())
+         LIMIT p_most FOR NO KEY UPDATE SKIP LOCKED
+    LOOP
+        UPDATE {{schema}}.member m SET asleep = false WHERE m.space = p_space AND m.session = v_session;
+        PERFORM {{rules}}.notify_change(p_space, '', 0, true, v_session);
+    END LOOP;
+    -- Somebody else may be waking the only one. If that should take long, or come to
+    -- nothing, a few of those that follow do it too; all of them would be too many
+    -- notifications, each of which holds up all commits.
+    IF NOT FOUND AND txid_current() % 16 = 0 AND EXISTS (SELECT FROM {{schema}}.member m
+        WHERE m.space = p_space AND m.asleep AND {{rules}}.is_alive(m.session, {{schema}}.clock()))
+    THEN
+        PERFORM {{rules}}.notify_change(p_space, '', 0, true, '');
     END IF;
 END $$;

@@ -1,0 +1,104 @@
+-- What the functions of all files use. {{schema}} is the schema's quoted name, {{channel}} the same name as a string, {{rules}}
+-- the prefix of this set of functions, and {{hash}} its hash. The file of a method's function has the name of the method's
+-- Go file, and the function that of the method (see the package's documentation).
+--
+-- Every function keeps these rules:
+--   * Time is {{schema}}.clock(), which is clock_timestamp() and never now(), read after the locks
+--     are taken. now() is the start of the transaction: before every lock that it waited for, so
+--     that a session that was renewed meanwhile would look lapsed, or a lapsed one alive.
+--   * Lock order, against deadlocks: sessions before leases, two sessions in the order of their
+--     ids, many leases in the order of their keys.
+--   * What ends a session locks its row FOR UPDATE. A renewal takes the weaker lock of an ordinary
+--     update. What needs a session to stay alive takes FOR KEY SHARE, which blocks only its end.
+--   * Every change is a compare-and-set: the row is locked, compared with what the caller saw, and
+--     only then written.
+--   * A refusal that a plain read can give takes no lock.
+
+-- Settings for this statement alone. It waits for locks no longer than its caller
+-- does: who has given up must not be served later. And it goes by the indexes: the
+-- plans of functions are kept, also when a table of a few rows has grown to many.
+CREATE FUNCTION {{rules}}.configure_statement(p_lock_timeout_ms bigint) RETURNS text LANGUAGE sql VOLATILE AS $$
+    SELECT set_config('lock_timeout', greatest(p_lock_timeout_ms, 1)::text, true) || set_config('enable_seqscan', 'off', true)
+$$;
+
+-- The settings of configure_statement, for functions that work on lists of keys. Their plans are
+-- kept, and were perhaps made when the tables were empty; so they leave no choice. Rows
+-- are looked up one by one, in a LATERAL subquery that locks or ends in OFFSET 0, and
+-- are then changed by their ctid, with scan_by_ctid_only switched on for that statement.
+CREATE FUNCTION {{rules}}.configure_key_statement(p_lock_timeout_ms bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'understudy: this needs the isolation level READ COMMITTED' USING ERRCODE = 'US003';
+    END IF;
+    PERFORM {{rules}}.configure_statement(p_lock_timeout_ms),
+            set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
+            set_config('enable_material', 'off', true), set_config('enable_bitmapscan', 'off', true),
+            set_config('enable_sort', 'off', true), set_config('jit', 'off', true),
+            set_config('plan_cache_mode', 'force_generic_plan', true);
+END $$;
+
+CREATE FUNCTION {{rules}}.scan_by_ctid_only(p_on boolean) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('enable_indexscan', CASE WHEN p_on THEN 'off' ELSE 'on' END, true),
+            set_config('enable_indexonlyscan', CASE WHEN p_on THEN 'off' ELSE 'on' END, true);
+END $$;
+
+CREATE FUNCTION {{rules}}.notify_change(p_space text, p_key text, p_term bigint, p_free boolean, p_successor text)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_change text := json_build_object('space', p_space, 'key', p_key, 'term', p_term, 'free', p_free, 'successor', p_successor)::text;
+BEGIN
+    -- The lease of a job changes hands at each run. Only who waits for it wants to know, and that it is free: a commit that notifies
+    -- waits for all others that do, and wakes every process of the server that listens.
+    IF p_space IS NULL OR p_space = 'job' AND p_term > 0 AND NOT EXISTS (SELECT FROM {{schema}}.waiter WHERE space = p_space AND key = p_key) THEN
+        RETURN;
+    END IF;
+    -- What does not fit says "anything may have changed".
+    PERFORM pg_notify({{channel}}, CASE WHEN octet_length(v_change) < 7900 THEN v_change ELSE '' END);
+END $$;
+
+CREATE FUNCTION {{rules}}.label(name text, id text) RETURNS text LANGUAGE sql IMMUTABLE
+AS $$ SELECT name || '/' || left(id, 8) $$;
+
+-- Cuts a text for the history.
+CREATE FUNCTION {{rules}}.shorten_reason(p_text text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    v_text text := left(regexp_replace(p_text, '[[:cntrl:]]', ' ', 'g'), 200);
+BEGIN
+    WHILE octet_length(v_text) > 200 LOOP
+        v_text := left(v_text, -1);
+    END LOOP;
+    RETURN v_text;
+END $$;
+
+CREATE FUNCTION {{rules}}.nanoseconds(i interval) RETURNS bigint LANGUAGE sql IMMUTABLE
+AS $$ SELECT (extract(epoch FROM i) * 1000000)::bigint * 1000 $$;
+
+CREATE FUNCTION {{rules}}.microseconds(n bigint) RETURNS interval LANGUAGE sql IMMUTABLE
+AS $$ SELECT n * interval '1 microsecond' $$;
+
+CREATE FUNCTION {{rules}}.milliseconds(t timestamptz) RETURNS bigint LANGUAGE sql IMMUTABLE
+AS $$ SELECT floor(extract(epoch FROM t) * 1000)::bigint $$;
+
+-- 122 random bits. Before version 13 a server has no such function without an extension; its random() is
+-- seeded for each connection.
+CREATE FUNCTION {{rules}}.random_id() RETURNS text LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    v text;
+BEGIN
+    IF current_setting('server_version_num')::integer >= 130000 THEN
+        EXECUTE 'SELECT pg_catalog.gen_random_uuid()::text' INTO v;
+    ELSE
+        v := md5(random()::text || clock_timestamp()::text || pg_backend_pid() || random()::text);
+    END IF;
+    RETURN upper(replace(v, '-', ''));
+END $$;
+
+-- The entry points of leases lock rows until the end of the caller's transaction, and others cannot take over meanwhile: the server
+-- ends the connection of one that leaves it open for five seconds.
+CREATE FUNCTION {{rules}}.bound_transaction() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF (SELECT setting::bigint NOT BETWEEN 1 AND 5000 FROM pg_catalog.pg_settings WHERE name = 'idle_in_transaction_session_timeout') THEN
+        PERFORM set_config('idle_in_transaction_session_timeout', '5000', true);
+    END IF;
+END $$;
