@@ -56,7 +56,7 @@
 //	queue.go       the port to the store that delivers. The store decides the work
 //	               of a started head: send, poll, or resolve (see [Queue].Exchange),
 //	               in startStep of store/sqlite/queue_exchange.go, in "exchange" of
-//	               store/postgres/functions/deliver.sql, and in begin of
+//	               store/postgres/functions/queue.sql, and in begin of
 //	               internal/memstore/queues/deliver.go, the model that tests
 //	               compare with. Redis has no queues
 //	admin.go       the port to the store for operators

@@ -31,8 +31,8 @@
 //     -update;
 //   - its value in the tests that go through every field: checkjson_test.go, monitortest/testconfig.go,
 //     internal/settings/checks_test.go, api/monitorwrite_test.go and api/monitorschema_test.go;
-//   - if SQL reads it, a column in store/sqlite and store/postgres. There a check is an event, its limit patience, and
-//     CheckChanged base: the package documentation of store/postgres has the table of names.
+//   - if SQL reads it, a column in store/sqlite and store/postgres, whose functions/README.md says where, and which other names
+//     stand there for a check (event), its limit (patience) and CheckChanged (base).
 //
 // A new fact about a source is a field of [Facts] (facts.go), and each store fills it in: factRow in
 // store/sqlite/monitor_due.go, scanCandidate in store/postgres/monitor_detection.go, and step.facts in

@@ -19,6 +19,56 @@
 // It opens two connections of its own, one of which only sessions may use, and one more while
 // Watch runs. It never uses a pool of the application's.
 //
+// # Where things are
+//
+// A method and its function have files of one name, and mostly one name themselves: ClaimKeys (claims.go) calls claim_keys
+// (functions/claims.sql), UpdateRow of shards (shard_registry.go) shard_update_row (functions/shard.sql).
+//
+//	port                              Go                                          functions/
+//	lease.Store, sessions             session.go, renewals.go                     session.sql, renewals.sql
+//	lease.Store, leases               lease.go, watch.go                          lease.sql
+//	lease.Roster, lease.StateStore    roster.go, state.go                         roster.sql, state.sql
+//	history.Log                       history.go                                  (statements)
+//	claim.KeyTable                    claims.go, ready_floor.go                   claims.sql
+//	dispatch.Queue                    queue.go, queue_prune.go, queue_scheduled.go  the same
+//	dispatch.Admin                    queue_admin.go, queue_lists.go              queue_admin.sql
+//	(enqueueing)                      enqueue.go                                  entry/enqueue.sql, enqueue.sql
+//	(the guard)                       guard.go                                    entry/guard.sql, guard.sql
+//	monitor.HeartbeatStore            monitor_intake.go                           monitor_intake.sql
+//	monitor.Detection                 monitor_detection.go, monitor_apply.go,     the same
+//	                                  monitor_groups.go, monitor_sweep.go
+//	monitor.Admin                     monitor_config.go, monitor_admin.go,        the same
+//	                                  monitor_lists.go
+//	shard.Registry                    shard_registry.go, shard_digest.go          shard.sql
+//	shard.Commands                    shard_commands.go, shard_watch.go           shard.sql
+//	job.Store, access.Table           jobs.go, access.go                          (statements)
+//	store.Admin, store.Checkups       open.go, migrate.go, rules.go, inspect.go,  (statements)
+//	                                  checkup.go
+//
+// query.go runs statements, on the connections of pool.go; errors.go gives errors their meaning, values.go converts values.
+// common.sql has the rules that every function keeps, and what all use; monitor.sql what the monitor's use. functions/README.md
+// says what names in SQL mean, and how to add a column or a function.
+//
+// # Where things are decided
+//
+// A renewal is the UPDATE of session in renew_session and renew_sessions (renewals.sql). RenewSession (renewals.go) sends one alone
+// if none was sent shortly before, and lets those that follow share a statement.
+//
+// A takeover is decided by acquire (lease.sql), in up to two passes. The first takes no lock; most requests end there,
+// with any verdict but a new term. The second locks the lease and both sessions (only the own one where the contender
+// saw none), and is the only one that writes. Each reads the clock, and first decides whether the contender's own session
+// has lapsed (the verdict 'lapsed') or already holds the lease ('taken'). Only then acquisition_reason says why another may take it, or null ('held'), and assign_lease writes the new term. One of its
+// arguments is p_waited: the contender has counted a whole T by its own clock (lease/takeoverpolicy.go). There
+// 'lapsed' is a reason, and means the holder's session.
+//
+// What becomes of a message is decided by dispatch/rule.go. record_results writes it to the row of the message, and exchange what
+// follows for the key: its ready_at and blocked (queue.sql). An operator's action is decided in apply_to_unfinished and
+// retry_dead_lettered (queue_admin.sql).
+//
+// What becomes of a source is decided by monitor/rule.go. monitor_apply_transitions makes the transition if nothing that was
+// evaluated has changed, monitor_start_and_end_alarms writes the alarm, monitor_notify the messages for sinks
+// (monitor_apply.sql).
+//
 // # Versions
 //
 // Migrations hold tables. The rules are functions that the program brings with it (functions/): it
@@ -47,85 +97,9 @@
 // last program that used it, and raises the greatest version in the table migration: older programs then
 // refuse the store with store.ErrSchema. fault.TestFaultUpgrade runs the version before beside this one.
 //
-// # Where a takeover is decided
-//
-// functions/lease.sql, function acquire, decides in up to two passes. The first takes no lock; most requests end there,
-// with any verdict but a new term. The second locks the lease and both sessions (only the own one where the contender
-// saw none), and is the only one that writes. Each reads the clock, and first decides whether the contender's own session
-// has lapsed (the verdict 'lapsed') or already holds the lease ('taken'). Only then acquisition_reason says why another may take it, or null ('held'), and assign_lease writes the new term. One of its
-// arguments is p_waited: the contender has counted a whole T by its own clock (lease/takeoverpolicy.go). There
-// 'lapsed' is a reason, and means the holder's session.
-//
-// PL/pgSQL plans a statement when a connection first comes to it. So that a hand-over does not wait for that, the first
-// renewal of a connection has it rehearse: acquire and release run for a lease without a space, which is in no row. A
-// statement that a hand-over needs must be reached by that too, and write nothing then (TestRehearsal).
-//
-// # Names in SQL
-//
-// Tables, columns and functions keep the names that they were created with. Where Go has another:
-//
-//	SQL                          Go
-//	monitor:
-//	monitor_event, event         check ([monitor.Check]); the table event is the history
-//	base, event_base             Facts.ExpectedFrom, Facts.CheckChanged
-//	until, ended, asked          Facts.PausedUntil, RetiredAt, RetireRequested
-//	stamp, event_rev             SourceChange.BeatRev, CheckRev
-//	resumed                      PathStatus.BlindUntil
-//	proof, trust, gap            PathStatus.LastSeen, TrustFor, MaxGap
-//	patience (of a check)        Check.Limit
-//	told (in a WITH)             the heartbeats that were recorded
-//	lease:
-//	shown_lease (a type)         a lease as it is read, with its holder's session ([lease.Lease])
-//	told (in a WITH)             the rows of history that were written
-//	asked, asked_for             a holder was asked to hand over, and to whom
-//	held_ns                      only end_session reads it, for the event, in the statement that writes it
-//	session:
-//	ended                        the session is over: it ended itself, was refused a renewal after its deadline, or another
-//	                             took or removed a lease of it; deadline is when it lapses otherwise
-//	queue:
-//	batch                        message ([dispatch.Message])
-//	head                         a key's first message that still needs something: it alone may be sent
-//	tail                         a key's last number, which those that enqueue lock
-//	hold                         in a delivery: until when no other instance takes the key over
-//	over                         needs nothing more: the key's next message may go
-//	aside                        dead-lettered: invalid, failed or cancelled
-//	dry (of mark_idle)           keys that became idle; busy: those whose tail stayed locked
-//	any part:
-//	look                         the pass of a loop: first without locks, then with them
-//	p_patience (an argument)     how long to wait for locks (lockTimeout)
-//
-// # A new column of a lease or an event
-//
-// One of a lease is a migration that expands, under # Versions, and a place in functions/lease.sql: the type shown_lease,
-// show_lease and acquire's answer, which build it; assign_lease, release, end_session and forget_lease, which write
-// the row. shownLease and scanLeaseAt (lease.go) read it into [lease.Lease], and
-// functions/shard.sql and its reader (shard_registry.go) show the lease of a shard; what a contender says comes with
-// [lease.Expectation].
-//
-// One of an event is a migration; a field of [history.Event] (history/event.go), its place in insertEvent and Read
-// (history.go), in insertEvent's other callers (access.go, jobs.go), and in each INSERT INTO event in functions/; then
-// api/apitype/history.go, api/history.go, cmd/understudy/history.go, web/history.js, and what is generated from them
-// (-update).
-//
-// Both need the same in the other stores, and a case in the suite that all stores pass (lease/leasetest; for events,
-// its history.go).
-//
-// # A new column of a message
-//
-// A message is read in two places: for operators by recordColumns and scanRecord (queue.go; whole, with payload and
-// trail, in queue_admin.go), and for its delivery by the function exchange (functions/deliver.sql) with exchangeSQL and
-// scanExchange (queue.go). So a new column is
-//
-//   - a migration that expands, under # Versions;
-//   - a field of [dispatch.Record], and a place in recordColumns and scanRecord;
-//   - if targets need it, a field of [dispatch.Assignment], and a place in exchange, exchangeSQL and scanExchange;
-//   - if the application sets it, a field of [dispatch.Message], enqueueArgs, and the entry points (entry/enqueue.sql);
-//   - if a result or an operator changes it, the updates in functions/deliver.sql and functions/admin.sql;
-//   - the same in the other stores.
-//
 // # Enqueueing
 //
-// Order is decided at COMMIT, by number_batches in entry/enqueue.sql and append_to_key in functions/queue.sql, which locks the end of a
+// Order is decided at COMMIT, by number_batches in entry/enqueue.sql and append_to_key in functions/enqueue.sql, which locks the end of a
 // key until then. The application enqueues in its own transactions, through [Enqueue] or in SQL from any language:
 //
 //	SELECT understudy.enqueue('orders', 'customer-7', payload);
