@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -125,41 +124,4 @@ source returns. Alarms of jobs cannot be acknowledged. The history keeps who ack
 	}
 	c.Flags().StringVar(&note, "note", "", "`WHY`, for the history")
 	return c
-}
-
-// actOnEach does one thing with each name, within callTimeout each.
-func (a *app) actOnEach(ctx context.Context, did, noun string, names []string, act func(ctx context.Context, c *client.Client, name string) error) error {
-	return a.withAPI(ctx, func(ctx context.Context, c *client.Client) error {
-		return forEach(names, func(name string) error {
-			call, cancel := context.WithTimeout(ctx, callTimeout)
-			defer cancel()
-			if err := act(call, c, name); err != nil {
-				return apiError(err)
-			}
-			return a.printDone(did, noun, name)
-		})
-	})
-}
-
-// forEach does something with each name, continues after one with which it cannot be done, unless nobody answers any
-// more, and returns all errors.
-func forEach(names []string, do func(name string) error) error {
-	var failed []error
-	for _, name := range names {
-		err := do(name)
-		if err == nil {
-			continue
-		}
-		if failed = append(failed, fmt.Errorf("%s: %w", name, err)); exitCode(err) == exitUnreachable {
-			break
-		}
-	}
-	return errors.Join(failed...)
-}
-
-// atLeast checks that every argument is there; the last may be repeated.
-func atLeast(names ...string) cobra.PositionalArgs {
-	return func(c *cobra.Command, args []string) error {
-		return exactly(names...)(c, args[:min(len(args), len(names))])
-	}
 }

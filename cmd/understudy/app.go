@@ -6,13 +6,13 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/user"
 	"time"
 
 	"github.com/understudy-ha/understudy/internal/instance"
 	"github.com/understudy-ha/understudy/internal/outagelog"
 	"github.com/understudy-ha/understudy/internal/settings"
 	"github.com/understudy-ha/understudy/internal/usererr"
-	"github.com/understudy-ha/understudy/store"
 	"github.com/understudy-ha/understudy/store/open"
 )
 
@@ -21,6 +21,8 @@ const (
 	callTimeout = 5 * time.Second
 	// payloadTimeout bounds one that carries payloads, which may be long.
 	payloadTimeout = 6 * callTimeout
+	// progressEvery is how often a command that takes long says how far it is.
+	progressEvery = 2 * time.Second
 )
 
 // app is what all commands share: the global flags and where to print.
@@ -49,7 +51,7 @@ func (a *app) prepare() error {
 	if err := a.resolveEndpoint(); err != nil {
 		return err
 	}
-	if a.StoreURL == "" && !a.remote() {
+	if a.StoreURL == "" && !a.usesServer() {
 		url, err := open.DefaultURL()
 		if err != nil {
 			return usererr.Errorf("no --store is given and there is no state directory: %v", err)
@@ -92,22 +94,21 @@ func (a *app) warnOfExposed(named ...any) {
 	}
 }
 
-// openStore opens the store once. It does not make the file that --store names, whose path may be mistyped, unless the command
-// sets mayCreate. openPatiently, for what runs for long, makes it.
-func (a *app) openStore(ctx context.Context) (store.Store, error) {
-	if err := a.needStore(); err != nil {
-		return nil, err
+// operator is the person at this terminal, for the history.
+func operator() string {
+	u, err := user.Current()
+	if err != nil {
+		return "somebody@" + instance.Hostname()
 	}
-	if a.mayCreate {
-		return a.Host.Open(ctx)
-	}
-	return a.Host.OpenExisting(ctx)
+	return u.Username + "@" + instance.Hostname()
 }
 
-// openPatiently opens the store, and if it cannot be reached yet continues trying if patient.
-func (a *app) openPatiently(ctx context.Context, patient bool) (store.Store, error) {
-	if err := a.needStore(); err != nil {
-		return nil, err
+// sleep waits, and reports whether ctx continues.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
 	}
-	return a.Host.OpenPatiently(ctx, patient)
 }

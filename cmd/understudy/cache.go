@@ -121,7 +121,7 @@ func (a *app) tellWaiting(ctx context.Context, key string) (stop func()) {
 	}
 	go func() {
 		defer close(done)
-		for began := time.Now(); pause(ctx, progressEvery); {
+		for began := time.Now(); sleep(ctx, progressEvery); {
 			fmt.Fprintf(a.stderr, "waiting for %s, %s so far\n", termtext.Text(key), termtext.Brief(time.Since(began)))
 		}
 	}()

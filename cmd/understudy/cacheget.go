@@ -3,10 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -215,29 +212,4 @@ func (a *app) cacheGet(ctx context.Context, get cacheGetter, key string, o clien
 		return fmt.Errorf("printing: %w", err)
 	}
 	return nil
-}
-
-// cacheExitCode maps what a cache answers, over its own protocol or HTTP.
-func cacheExitCode(err error) int {
-	var answer *httpclient.Error
-	var broken *url.Error
-	switch {
-	case errors.Is(err, client.ErrConfig), errors.Is(err, client.ErrBadRequest), errors.Is(err, client.ErrTooLarge):
-		return exitUsage
-	case errors.Is(err, client.ErrNotFound):
-		return exitAbsent
-	case errors.Is(err, client.ErrTimeout), errors.Is(err, client.ErrPartitioned), errors.Is(err, client.ErrOverloaded), errors.As(err, &broken):
-		return exitUnreachable
-	case !errors.As(err, &answer):
-		return exitFailed
-	}
-	switch answer.Status {
-	case http.StatusBadRequest, http.StatusRequestURITooLong:
-		return exitUsage
-	case http.StatusNotFound:
-		return exitAbsent
-	case http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return exitUnreachable
-	}
-	return exitFailed
 }

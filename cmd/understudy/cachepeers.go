@@ -127,7 +127,7 @@ func (a *app) watchCache(ctx context.Context, peer *client.Client, prefix string
 		case !errors.As(err, &broken):
 			fmt.Fprintf(a.stderr, "%s  %s\n", time.Now().Format("15:04:05"), termtext.Text(err.Error()))
 		}
-		if !pause(ctx, time.Second) {
+		if !sleep(ctx, time.Second) {
 			return nil
 		}
 	}

@@ -22,11 +22,11 @@ func (a *app) configCommand() *cobra.Command {
   understudy config check understudy.yaml
   understudy config show understudy.yaml`,
 	}
-	c.AddCommand(a.fileCheckCommand(), a.exampleCommand(), a.schemaCommand(), a.configShowAllCommand())
+	c.AddCommand(a.configCheckCommand(), a.configExampleCommand(), a.configSchemaCommand(), a.configShowCommand())
 	return c
 }
 
-func (a *app) fileCheckCommand() *cobra.Command {
+func (a *app) configCheckCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check FILE",
 		Short: "Check a file as the server would, and print what it would run and how fast it is taken over",

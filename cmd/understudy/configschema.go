@@ -9,7 +9,7 @@ import (
 	"github.com/understudy-ha/understudy/internal/settings"
 )
 
-func (a *app) exampleCommand() *cobra.Command {
+func (a *app) configExampleCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "example",
 		Short: "Print a commented file with every key",
@@ -29,7 +29,7 @@ others that stand there.`,
 	}
 }
 
-func (a *app) schemaCommand() *cobra.Command {
+func (a *app) configSchemaCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON schema of the file, for editors",

@@ -9,7 +9,7 @@ import (
 	"github.com/understudy-ha/understudy/internal/settings"
 )
 
-func (a *app) configShowAllCommand() *cobra.Command {
+func (a *app) configShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "show [FILE]",
 		Short: "Print what a server would run with: the file, the environment and the defaults, without secrets",

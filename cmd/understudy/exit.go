@@ -3,10 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
 
-	"github.com/spf13/cobra"
-
+	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/cache"
+	cacheclient "github.com/understudy-ha/understudy/cache/client"
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/internal/guard"
@@ -41,7 +43,7 @@ func absentf(format string, args ...any) error {
 	return absentError{fmt.Sprintf(format, args...)}
 }
 
-// exitCode is the only place that maps errors to exit codes.
+// exitCode maps errors to exit codes.
 func exitCode(err error) int {
 	var child instance.Exit
 	var start *guard.StartError
@@ -68,46 +70,27 @@ func exitCode(err error) int {
 	}
 }
 
-func noArgs(c *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usererr.Errorf("%s takes no arguments; see --help", c.CommandPath())
+// cacheExitCode maps what a cache answers, over its own protocol or HTTP.
+func cacheExitCode(err error) int {
+	var answer *client.Error
+	var broken *url.Error
+	switch {
+	case errors.Is(err, cacheclient.ErrConfig), errors.Is(err, cacheclient.ErrBadRequest), errors.Is(err, cacheclient.ErrTooLarge):
+		return exitUsage
+	case errors.Is(err, cacheclient.ErrNotFound):
+		return exitAbsent
+	case errors.Is(err, cacheclient.ErrTimeout), errors.Is(err, cacheclient.ErrPartitioned), errors.Is(err, cacheclient.ErrOverloaded), errors.As(err, &broken):
+		return exitUnreachable
+	case !errors.As(err, &answer):
+		return exitFailed
 	}
-	return nil
-}
-
-// exactly checks the number of arguments and names the ones that are missing; a [NAME] may be.
-func exactly(names ...string) cobra.PositionalArgs {
-	return func(c *cobra.Command, args []string) error {
-		if len(args) < len(names) && names[len(args)][0] != '[' {
-			return usererr.Errorf("%s: %s is missing; see --help", c.CommandPath(), names[len(args)])
-		}
-		if len(args) > len(names) {
-			return usererr.Errorf("%s: %q is one argument too many; see --help", c.CommandPath(), args[len(names)])
-		}
-		return nil
+	switch answer.Status {
+	case http.StatusBadRequest, http.StatusRequestURITooLong:
+		return exitUsage
+	case http.StatusNotFound:
+		return exitAbsent
+	case http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return exitUnreachable
 	}
-}
-
-// nameAndProgram wants NAME -- CMD [ARG…].
-func nameAndProgram(name, flags string, validate func(string) error) cobra.PositionalArgs {
-	return func(c *cobra.Command, args []string) error {
-		dash := c.ArgsLenAtDash()
-		switch {
-		case len(args) == 0 || dash == 0:
-			return usererr.Errorf("%s: %s is missing; see --help", c.CommandPath(), name)
-		case dash != 1 || len(args) < 2:
-			return usererr.Errorf("%s: write the program after --, as in: %s %s%s -- ./program", c.CommandPath(), c.CommandPath(), args[0], flags)
-		}
-		return validate(args[0])
-	}
-}
-
-// startingWith checks the number of arguments, and the first of them.
-func startingWith(validate func(string) error, names ...string) cobra.PositionalArgs {
-	return func(c *cobra.Command, args []string) error {
-		if err := exactly(names...)(c, args); err != nil {
-			return err
-		}
-		return validate(args[0])
-	}
+	return exitFailed
 }

@@ -61,10 +61,10 @@ func (a *app) printJobs(jobs []apitype.Job) error {
 	return printList(a, jobs, "JOB\tSTATE\tSCHEDULE\tNEXT\tLAST\tENDED\tON\tALARM", func(j apitype.Job) string {
 		next, last, ended, on := "", "", "", ""
 		if len(j.Next) > 0 {
-			next = localTime(j.Next[0])
+			next = when(j.Next[0])
 		}
 		if j.Last != nil {
-			last, ended, on = j.Last.State, localTime(j.Last.Ended), j.Last.Instance
+			last, ended, on = j.Last.State, when(j.Last.Ended), j.Last.Instance
 		}
 		for _, r := range j.Open {
 			if r.Instance != "" {
@@ -77,13 +77,6 @@ func (a *app) printJobs(jobs []apitype.Job) error {
 		}
 		return row(j.Name, j.State, j.Schedule, next, last, ended, on, alarm)
 	})
-}
-
-func localTime(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.Local().Format(time.DateTime)
 }
 
 func (a *app) jobShowCommand() *cobra.Command {
@@ -106,7 +99,7 @@ func (a *app) printJob(j apitype.Job) error {
 	zone := zoneOf(j.Schedule)
 	var next []string
 	for _, t := range j.Next {
-		text := localTime(t)
+		text := when(t)
 		if zone != nil {
 			text += t.In(zone).Format(" (15:04:05 MST)")
 		}
@@ -116,7 +109,7 @@ func (a *app) printJob(j apitype.Job) error {
 		{"job", j.Name}, {"state", j.State}, {"paused by", j.PausedBy}, {"schedule", j.Schedule},
 		{"next", strings.Join(next, ", ")},
 		{"overlap", j.Overlap}, {"missed", j.Missed}, {"retries", strconv.Itoa(j.Retries)},
-		{"deadline", briefOrNone(j.DeadlineMS)}, {"jitter", briefOrNone(j.JitterMS)}, {"added", localTime(j.Created)},
+		{"deadline", durationOrBlank(j.DeadlineMS)}, {"jitter", durationOrBlank(j.JitterMS)}, {"added", when(j.Created)},
 	}
 	for _, r := range j.Open {
 		facts = append(facts, [2]string{r.State, runText(r)})
@@ -140,9 +133,9 @@ func alarmText(j apitype.Job) string {
 	if a == nil {
 		return ""
 	}
-	text := fmt.Sprintf("%s since %s", a.Reason, localTime(a.Raised))
+	text := fmt.Sprintf("%s since %s", a.Reason, when(a.Raised))
 	if !a.Cleared.IsZero() {
-		text += ", ended " + localTime(a.Cleared)
+		text += ", ended " + when(a.Cleared)
 	}
 	switch {
 	case a.Sent && a.Cleared.IsZero():
@@ -153,13 +146,6 @@ func alarmText(j apitype.Job) string {
 		return fmt.Sprintf("%s, not sent in %d tries", text, a.Tries)
 	}
 	return text + ", not sent yet"
-}
-
-func briefOrNone(ms int64) string {
-	if ms == 0 {
-		return ""
-	}
-	return millis(ms).String()
 }
 
 // zoneOf is the time zone that a schedule names; nil for none.
@@ -177,7 +163,7 @@ func zoneOf(schedule string) *time.Location {
 }
 
 func runText(r apitype.Run) string {
-	text := fmt.Sprintf("of %s %s", localTime(r.Scheduled), r.State)
+	text := fmt.Sprintf("of %s %s", when(r.Scheduled), r.State)
 	if r.Instance != "" {
 		text += fmt.Sprintf(" on %s, term %d, attempt %d, %s", r.Instance, r.Term, r.Attempt, millis(r.DurationMS))
 	}
@@ -224,7 +210,7 @@ func (a *app) printRuns(runs []apitype.Run) error {
 		if r.Trigger != "" {
 			why = strings.TrimSuffix("triggered by "+r.Trigger+"; "+why, "; ")
 		}
-		return row(localTime(r.Scheduled), r.State, r.Instance, late, took, r.Attempt, term, why)
+		return row(when(r.Scheduled), r.State, r.Instance, late, took, r.Attempt, term, why)
 	})
 }
 
@@ -283,7 +269,7 @@ func (a *app) printLogs(ctx context.Context, c *client.Client, name, run string,
 		if !follow || r.State != "running" {
 			return nil
 		}
-		if !pause(ctx, followEvery) {
+		if !sleep(ctx, followEvery) {
 			return nil
 		}
 	}

@@ -25,18 +25,18 @@ func (a *app) monitorCommand() *cobra.Command {
   understudy source beat nightly-backup db-1
   understudy monitor status`,
 	}
-	c.AddCommand(a.monitorRunCommand(), a.monitorStatusCommand(), a.monitorConfigCommand(), a.checkCommand(), a.sinkCommand(), a.pathCommand())
+	c.AddCommand(a.monitorRunCommand(), a.monitorStatusCommand(), a.monitorConfigCommand(), a.monitorCheckCommand(), a.monitorSinkCommand(), a.monitorPathCommand())
 	return c
 }
 
-func (a *app) sinkCommand() *cobra.Command {
+func (a *app) monitorSinkCommand() *cobra.Command {
 	return a.dropCommand("sink", "Sinks, which receive alarms", "Remove a sink; it gets no more alarms",
 		`Remove a sink; it gets no more alarms. Those that wait in its queue stay there: see "queue keys
 alarms.SINK". An instance that delivers to it registers it again when it starts: remove it from the configuration first.`,
 		"understudy monitor sink drop pager", (*client.Client).RemoveSink)
 }
 
-func (a *app) pathCommand() *cobra.Command {
+func (a *app) monitorPathCommand() *cobra.Command {
 	return a.dropCommand("path", "Intake paths, by which heartbeats arrive", "Forget an intake path that is no longer used",
 		`Forget an intake path that is no longer used, such as a router that was removed. While a path is known
 and not proven to work, the sources whose last heartbeat came by it are not judged: they would all look silent. Afterwards
@@ -52,7 +52,7 @@ func (a *app) dropCommand(noun, about, short, long, example string, remove func(
 	drop := &cobra.Command{
 		Use: "drop " + arg, Short: short, Long: long + " Who asked is kept in the history.", Example: "  " + example, Args: exactly(arg),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.removing(c.Context(), "drop", noun, args[0], func(ctx context.Context, c *client.Client) error {
+			return a.removeByAPI(c.Context(), "drop", noun, args[0], func(ctx context.Context, c *client.Client) error {
 				return remove(c, ctx, args[0], operator(), note)
 			})
 		},
@@ -60,11 +60,6 @@ func (a *app) dropCommand(noun, about, short, long, example string, remove func(
 	drop.Flags().StringVar(&note, "note", "", "`WHY`, for the history")
 	c.AddCommand(drop)
 	return c
-}
-
-// printDone prints what was done to what.
-func (a *app) printDone(did, noun, name string) error {
-	return a.print(map[string]string{"action": did, noun: name}, "%s: %s", did, name)
 }
 
 func (a *app) monitorStatusCommand() *cobra.Command {
@@ -213,4 +208,22 @@ func checkState(e apitype.CheckCount) string {
 		return "paused"
 	}
 	return ""
+}
+
+func (a *app) monitorCheckCommand() *cobra.Command {
+	c := &cobra.Command{Use: "check", Short: "Checks, which say what is expected of sources", Example: "  understudy monitor check remove nightly-backup"}
+	c.AddCommand(&cobra.Command{
+		Use:   "remove CHECK",
+		Short: "Remove a check: its alarms end, and its sources are forgotten",
+		Long: `Remove a check: its alarms end, and its sources are forgotten. A server whose file has the check adds it again when it
+starts. Who asked is kept in the history.`,
+		Example: "  understudy monitor check remove nightly-backup",
+		Args:    exactly("CHECK"),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.removeByAPI(c.Context(), "remove", "check", args[0], func(ctx context.Context, c *client.Client) error {
+				return c.RemoveCheck(ctx, args[0], operator())
+			})
+		},
+	})
+	return c
 }

@@ -142,3 +142,8 @@ func row(cells ...any) string {
 	}
 	return strings.Join(texts, "\t")
 }
+
+// printDone prints what was done to what.
+func (a *app) printDone(did, noun, name string) error {
+	return a.print(map[string]string{"action": did, noun: name}, "%s: %s", did, name)
+}

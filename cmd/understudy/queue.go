@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -12,10 +11,11 @@ import (
 	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/internal/termtext"
+	"github.com/understudy-ha/understudy/internal/usererr"
 )
 
 // queueCommands returns "queue", and "batch", which is its old name. The verbs: run is in queuerun.go, add in queueadd.go,
-// list and show in queuelist.go, retry, skip, cancel and wait in queueact.go, remove in removal.go, keys here.
+// list and show in queuelist.go, retry, skip, cancel and wait in queueact.go, remove and keys here.
 func (a *app) queueCommands() []*cobra.Command {
 	c := &cobra.Command{
 		Use:   "queue",
@@ -63,14 +63,6 @@ func (a *app) printQueues(queues []apitype.Queue) error {
 	})
 }
 
-// briefOrBlank is a duration, and "" when it is none.
-func briefOrBlank(d time.Duration) string {
-	if d <= 0 {
-		return ""
-	}
-	return termtext.Brief(d)
-}
-
 func (a *app) queueKeysCommand() *cobra.Command {
 	var q client.KeyQuery
 	var limit int
@@ -113,4 +105,28 @@ func keyState(k apitype.Key) string {
 		return k.State + ", blocked"
 	}
 	return k.State
+}
+
+func (a *app) queueRemoveCommand() *cobra.Command {
+	var messages int64
+	c := &cobra.Command{
+		Use:   "remove QUEUE",
+		Short: "Remove a queue that no instance delivers",
+		Long: `Remove a queue that no instance delivers, with all that was ever in it. Messages that wait, are scheduled, in flight or
+dead letters are lost by that: --with-messages names how many, as "queue list" shows them (DEPTH, SCHEDULED and DEAD);
+without it the queue must have none. Who asked is kept in the history.`,
+		Example: `  understudy queue remove orders
+  understudy queue remove orders --with-messages 12`,
+		Args: startingWith(dispatch.ValidateQueue, "QUEUE"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if messages < 0 {
+				return usererr.Errorf("--with-messages %d is negative", messages)
+			}
+			return a.removeByAPI(c.Context(), "remove", "queue", args[0], func(ctx context.Context, c *client.Client) error {
+				return c.RemoveQueue(ctx, args[0], messages, operator())
+			})
+		},
+	}
+	c.Flags().Int64Var(&messages, "with-messages", 0, "lose `N` messages with it; it must be their exact number")
+	return c
 }

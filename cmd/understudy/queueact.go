@@ -57,12 +57,12 @@ func (a *app) queueActCommand(action dispatch.Action, short, long string) *cobra
 				}
 				switch {
 				case blocked:
-					return act.allBlocked(ctx, args[0])
+					return act.onBlocked(ctx, args[0])
 				case q.State != "":
 					q.Queue = args[0]
-					return act.allOf(ctx, q)
+					return act.onState(ctx, q)
 				}
-				return act.each(ctx, queue, args)
+				return act.onIDs(ctx, queue, args)
 			})
 		},
 	}
@@ -90,18 +90,18 @@ func mayHaveIt(state string) bool {
 	return false
 }
 
-// actor does the same with many messages.
+// actor applies one action to many messages.
 type actor struct {
 	app    *app
 	api    *client.Client
 	action dispatch.Action
 }
 
-func (t actor) each(ctx context.Context, queue string, ids []string) error {
-	return forEach(ids, func(id string) error { return t.one(ctx, queue, id) })
+func (t actor) onIDs(ctx context.Context, queue string, ids []string) error {
+	return forEach(ids, func(id string) error { return t.onID(ctx, queue, id) })
 }
 
-func (t actor) one(ctx context.Context, queue, id string) error {
+func (t actor) onID(ctx context.Context, queue, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, payloadTimeout)
 	defer cancel()
 	if queue == "" {
@@ -123,11 +123,11 @@ func (t actor) one(ctx context.Context, queue, id string) error {
 	return t.app.print(map[string]string{"queue": queue, "id": id, "action": string(t.action)}, "%s: %s in %s", t.action, id, queue)
 }
 
-// allBlocked acts on the messages that block a key. Those that the target may have are never retried all at once.
-func (t actor) allBlocked(ctx context.Context, queue string) error {
+// onBlocked acts on the messages that block a key. Those that the target may have are never retried all at once.
+func (t actor) onBlocked(ctx context.Context, queue string) error {
 	q := client.KeyQuery{Queue: queue, Blocked: true, Limit: dispatch.MaxPage}
 	left := 0
-	err := t.all(ctx, queue, func(ctx context.Context) (ids []string, next string, err error) {
+	err := t.onPages(ctx, queue, func(ctx context.Context) (ids []string, next string, err error) {
 		page, err := t.api.Keys(ctx, q)
 		for _, k := range page.Keys {
 			if t.action == dispatch.Retry && mayHaveIt(k.State) {
@@ -145,14 +145,14 @@ func (t actor) allBlocked(ctx context.Context, queue string) error {
 	return err
 }
 
-// allOf acts on the messages that are in a state now.
-func (t actor) allOf(ctx context.Context, q client.MessageQuery) error {
+// onState acts on the messages that are in a state now.
+func (t actor) onState(ctx context.Context, q client.MessageQuery) error {
 	if _, err := api.ParseState(q.State); err != nil {
 		return err
 	}
 	q.Limit = dispatch.MaxPage
 	done := map[string]bool{} // one that is retried may soon be in the same state again, further on
-	return t.all(ctx, q.Queue, func(ctx context.Context) (ids []string, next string, err error) {
+	return t.onPages(ctx, q.Queue, func(ctx context.Context) (ids []string, next string, err error) {
 		page, err := t.api.Messages(ctx, q)
 		for _, m := range page.Messages {
 			if !done[m.ID] {
@@ -165,8 +165,8 @@ func (t actor) allOf(ctx context.Context, q client.MessageQuery) error {
 	})
 }
 
-// all acts on the messages of every page.
-func (t actor) all(ctx context.Context, queue string, page func(context.Context) (ids []string, next string, err error)) error {
+// onPages acts on the messages of every page.
+func (t actor) onPages(ctx context.Context, queue string, page func(context.Context) (ids []string, next string, err error)) error {
 	if err := dispatch.ValidateQueue(queue); err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func (t actor) all(ctx context.Context, queue string, page func(context.Context)
 		if err != nil {
 			return apiError(err)
 		}
-		if err := t.each(ctx, queue, ids); err != nil {
+		if err := t.onIDs(ctx, queue, ids); err != nil {
 			failed = append(failed, err)
 		}
 		if next == "" || ctx.Err() != nil {
@@ -230,7 +230,7 @@ func (a *app) waitAll(ctx context.Context, queue string, ids []string) error {
 		return st, err
 	}
 	err := a.withAPIOn(ctx, false, open, func(ctx context.Context, c *client.Client) error { return a.waitFor(ctx, c, queue, ids) })
-	if err != nil && !opened && !a.remote() {
+	if err != nil && !opened && !a.usesServer() {
 		return waited(ctx, err, "the store cannot be reached")
 	}
 	return err
@@ -297,7 +297,7 @@ func (w waiter) wait(ctx context.Context, queue, id string) (apitype.Message, er
 			reported = true
 			fmt.Fprintf(w.app.stderr, "%s waits for an operator (%s); see: understudy queue retry %s\n", termtext.Text(id), termtext.Text(endOf(b)), termtext.Text(id))
 		}
-		if !pause(ctx, next) {
+		if !sleep(ctx, next) {
 			return b, waited(ctx, context.Cause(ctx), id+" is "+last)
 		}
 	}

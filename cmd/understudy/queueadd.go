@@ -28,8 +28,6 @@ const (
 	maxGroupBytes = 4 << 20
 	// maxLine is room for the largest payload in Base64.
 	maxLine = dispatch.MaxPayload/3*4 + 64<<10
-	// progressEvery is how often long input is told of.
-	progressEvery = 2 * time.Second
 )
 
 type queueAddFlags struct {
@@ -275,7 +273,7 @@ func (d *adder) add(ctx context.Context, group []dispatch.Message) ([]bool, erro
 			return added, err
 		}
 		d.app.Log.Warn("outcome unknown or not stored; retrying", "err", err)
-		if !pause(ctx, time.Duration(n)*200*time.Millisecond) {
+		if !sleep(ctx, time.Duration(n)*200*time.Millisecond) {
 			return nil, context.Cause(ctx)
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -105,20 +104,6 @@ func messageState(b apitype.Message) string {
 		return b.State + ", blocks"
 	}
 	return b.State
-}
-
-func orNothing[N int | int64](n N) string {
-	if n == 0 {
-		return ""
-	}
-	return strconv.FormatInt(int64(n), 10)
-}
-
-func when(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.Local().Format(time.DateTime)
 }
 
 func (a *app) queueShowCommand() *cobra.Command {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"os/user"
 	"strings"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/elect"
-	"github.com/understudy-ha/understudy/internal/instance"
 	"github.com/understudy-ha/understudy/internal/termtext"
 )
 
@@ -130,18 +128,9 @@ in its file. Who asked is kept in the history.`,
 		Example: "  understudy role forget billing",
 		Args:    startingWith(elect.ValidateRole, "ROLE"),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.removing(c.Context(), "forget", "role", args[0], func(ctx context.Context, c *client.Client) error {
+			return a.removeByAPI(c.Context(), "forget", "role", args[0], func(ctx context.Context, c *client.Client) error {
 				return c.ForgetRole(ctx, args[0], operator())
 			})
 		},
 	}
-}
-
-// operator is the person at this terminal, for the history.
-func operator() string {
-	u, err := user.Current()
-	if err != nil {
-		return "somebody@" + instance.Hostname()
-	}
-	return u.Username + "@" + instance.Hostname()
 }

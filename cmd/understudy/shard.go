@@ -120,14 +120,6 @@ func shardNote(s apitype.Shard) string {
 	return ""
 }
 
-// after puts a text behind its introduction, unless there is none.
-func after(intro, text string) string {
-	if text == "" {
-		return ""
-	}
-	return intro + text
-}
-
 func (a *app) shardPrimaryCommand() *cobra.Command {
 	var watch bool
 	c := &cobra.Command{
@@ -171,7 +163,7 @@ func (a *app) watchPrimary(ctx context.Context, name string) error {
 					}
 					return nil
 				})
-				pause(ctx, time.Second)
+				sleep(ctx, time.Second)
 			}
 			return nil
 		}

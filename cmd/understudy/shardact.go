@@ -216,7 +216,7 @@ func (a *app) requestWhenFree(ctx context.Context, c *client.Client, name string
 			a.Log.Info("replicas are still switching to the new primary; waiting for them", "shard", name, "epoch", s.Plan.Epoch)
 			logged = true
 		}
-		if !pause(ctx, 100*time.Millisecond) {
+		if !sleep(ctx, 100*time.Millisecond) {
 			return "", fmt.Errorf("%w: replicas of shard %q are still switching to its new primary (epoch %d); try again, or see: understudy shard show %s", shard.ErrFailed, name, s.Plan.Epoch, name)
 		}
 	}
@@ -311,3 +311,19 @@ func (p *progress) print(v any, format string, args ...any) {
 
 // ms is a duration in milliseconds, as all JSON has it.
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+func (a *app) shardRemoveCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "remove SHARD",
+		Short: "Remove a shard whose agents have stopped",
+		Long: `Remove a shard whose agents have stopped. The data on its nodes stays; an agent that is started again makes a new
+shard of the name. Who asked is kept in the history.`,
+		Example: "  understudy shard remove orders",
+		Args:    startingWith(shard.ValidateName, "SHARD"),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.removeByAPI(c.Context(), "remove", "shard", args[0], func(ctx context.Context, c *client.Client) error {
+				return c.RemoveShard(ctx, args[0], operator())
+			})
+		},
+	}
+}

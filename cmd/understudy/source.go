@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -134,15 +133,6 @@ func quietFor(s apitype.Source) string {
 // recent shows up to most of the last intervals.
 func recent(beats string, most int) string {
 	return strings.NewReplacer("1", "#", "0", ".").Replace(beats[:min(len(beats), most)])
-}
-
-// labelText is labels as the flags take them.
-func labelText(labels map[string]string) string {
-	out := make([]string, 0, len(labels))
-	for _, name := range slices.Sorted(maps.Keys(labels)) {
-		out = append(out, name+"="+labels[name])
-	}
-	return strings.Join(out, ", ")
 }
 
 func (a *app) sourceShowCommand() *cobra.Command {

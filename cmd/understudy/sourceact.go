@@ -214,3 +214,19 @@ func (a *app) actOnSources(ctx context.Context, verb string, args []string, chec
 	}
 	return a.actOnEach(ctx, verb, "source", args[1:], source)
 }
+
+func (a *app) sourceRemoveCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "remove CHECK SOURCE",
+		Short: "Remove a source that has no open alarm",
+		Long: `Remove a source that has no open alarm ("source retire" ends one). A source that still sends heartbeats is learned
+again, unless its check is fixed. Who asked is kept in the history.`,
+		Example: "  understudy source remove nightly-backup db-1",
+		Args:    exactly("CHECK", "SOURCE"),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.removeByAPI(c.Context(), "remove", "source", args[1], func(ctx context.Context, c *client.Client) error {
+				return c.RemoveSource(ctx, args[0], args[1], operator())
+			})
+		},
+	}
+}

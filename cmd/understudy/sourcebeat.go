@@ -50,7 +50,7 @@ the token. Without an answer the command retries until --timeout. Exit code 0: t
 			}
 			ctx, cancel := context.WithTimeout(c.Context(), f.timeout)
 			defer cancel()
-			if a.remote() {
+			if a.usesServer() {
 				err = a.beatServer(ctx, b)
 			} else {
 				err = a.beatStore(ctx, b)
@@ -176,7 +176,7 @@ func unknownSource(ctx context.Context, t monitor.Store, b monitor.Heartbeat) er
 
 // beatServer sends a beat to an instance.
 func (a *app) beatServer(ctx context.Context, b monitor.Heartbeat) error {
-	c, err := a.server()
+	c, err := a.serverClient()
 	if err != nil {
 		return err
 	}

@@ -230,15 +230,6 @@ func (s status) shardTable() statusTable {
 	return t
 }
 
-// cutTo fits a text into a line or a column.
-func cutTo(s string, most int) string {
-	s = strings.Join(strings.Fields(s), " ")
-	if r := []rune(s); len(r) > most {
-		return string(r[:most-1]) + "…"
-	}
-	return s
-}
-
 func (s status) queueTable() statusTable {
 	t := statusTable{header: "QUEUE" + s.count("queue") + "\tDEPTH\tOLDEST\tBLOCKED\tDELAYED\tSCHEDULED\tDEAD\tDONE\tINSTANCES", most: rowsOfQueues, see: "queue list"}
 	queues := slices.Clone(s.Queues)

@@ -77,14 +77,6 @@ func readStatus(ctx context.Context, c *client.Client) (s status, err error) {
 	return s, nil
 }
 
-// orEmpty keeps null out of JSON.
-func orEmpty[T any](list []T) []T {
-	if list == nil {
-		return []T{}
-	}
-	return list
-}
-
 // missing: the store keeps no such thing, or the server runs none.
 func missing(err error) bool {
 	answer, ok := errors.AsType[*client.Error](err)
@@ -112,7 +104,7 @@ func shardsAfter(ctx context.Context, c *client.Client, q client.ShardQuery) ([]
 		if answer, ok := errors.AsType[*client.Error](err); !ok || answer.Code != "not_ready" {
 			return shards.Shards, err
 		}
-		if !pause(ctx, 20*time.Millisecond) {
+		if !sleep(ctx, 20*time.Millisecond) {
 			return nil, fmt.Errorf("the shards were not read yet: %w", context.Cause(ctx))
 		}
 	}

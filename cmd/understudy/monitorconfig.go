@@ -29,11 +29,11 @@ func (a *app) monitorConfigCommand() *cobra.Command {
   understudy monitor config apply checks.yaml
   understudy monitor config show >checks.yaml`,
 	}
-	c.AddCommand(a.configCheckCommand(), a.configApplyCommand(), a.configShowCommand())
+	c.AddCommand(a.monitorConfigCheckCommand(), a.monitorConfigApplyCommand(), a.monitorConfigShowCommand())
 	return c
 }
 
-func (a *app) configCheckCommand() *cobra.Command {
+func (a *app) monitorConfigCheckCommand() *cobra.Command {
 	var properties string
 	c := &cobra.Command{
 		Use:   "check FILE",
@@ -111,7 +111,7 @@ func (a *app) printElsewhere(doc settings.Document) error {
 	})
 }
 
-func (a *app) configApplyCommand() *cobra.Command {
+func (a *app) monitorConfigApplyCommand() *cobra.Command {
 	var keep bool
 	c := &cobra.Command{
 		Use:   "apply FILE",
@@ -176,7 +176,7 @@ func (a *app) printConfigured(done apitype.ConfigurationChange) error {
 	return nil
 }
 
-func (a *app) configShowCommand() *cobra.Command {
+func (a *app) monitorConfigShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "show",
 		Short: "Print the applied checks, as a file that can be applied again",

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/understudy-ha/understudy/api/client"
+	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/usererr"
+	"github.com/understudy-ha/understudy/job"
+	"github.com/understudy-ha/understudy/monitor"
+	"github.com/understudy-ha/understudy/store"
+)
+
+// The way of a command to the API. withAPIOn decides: with --server it is that server's, else one that answers within this
+// process, on the store (inprocess.go).
+//
+//	callAPI          calls that take no longer than callTimeout together; apiRunE is a command that does nothing else
+//	withAPI          calls that take longer: f bounds each, or is wrapped by withTimeout
+//	withRunningAPI   the parts of a server must run beside them
+//	withAPIOn        the store is opened in a way of its own
+//
+// f may return the errors of the client as they are: withAPIOn gives them their meaning (apiError), and adds advice. A command that
+// looks at an error itself, with errors.Is or exitCode, calls apiError before.
+
+// callAPI is withAPI for calls that take no longer than callTimeout together.
+func (a *app) callAPI(ctx context.Context, f func(context.Context, *client.Client) error) error {
+	return a.withAPI(ctx, withTimeout(callTimeout, f))
+}
+
+// apiRunE is the RunE of a command that calls the API within callTimeout.
+func (a *app) apiRunE(f func(ctx context.Context, c *client.Client, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		return a.callAPI(cmd.Context(), func(ctx context.Context, c *client.Client) error { return f(ctx, c, args) })
+	}
+}
+
+// withAPI lets f use the API: that of the server which --server names, else one that answers within this process, on
+// the store. f bounds its own calls.
+func (a *app) withAPI(ctx context.Context, f func(context.Context, *client.Client) error) error {
+	return a.withAPIOn(ctx, false, a.openStore, f)
+}
+
+// withRunningAPI is withAPI for commands that follow what happens, or ask about shards: within this process, what a
+// server keeps up to date by itself is kept up to date as well.
+func (a *app) withRunningAPI(ctx context.Context, f func(context.Context, *client.Client) error) error {
+	return a.withAPIOn(ctx, true, a.openStore, f)
+}
+
+// withTimeout gives f a deadline.
+func withTimeout(d time.Duration, f func(context.Context, *client.Client) error) func(context.Context, *client.Client) error {
+	return func(ctx context.Context, c *client.Client) error {
+		ctx, cancel := context.WithTimeout(ctx, d)
+		defer cancel()
+		return f(ctx, c)
+	}
+}
+
+// withAPIOn is withAPI on the store that open opens, if no server is named; running: see withRunningAPI.
+func (a *app) withAPIOn(ctx context.Context, running bool, open func(context.Context) (store.Store, error), f func(context.Context, *client.Client) error) error {
+	if a.usesServer() {
+		c, err := a.serverClient()
+		if err != nil {
+			return err
+		}
+		return withAdvice(apiError(f(ctx, c)))
+	}
+	st, err := open(ctx)
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	return withAdvice(a.nameStore(st, inProcessError(a.StoreURL, a.serveInProcess(ctx, st, running, f))))
+}
+
+// serverClient returns a client of the server that the flags name. Nothing is sent yet.
+func (a *app) serverClient() (*client.Client, error) {
+	token, err := tokenIn(a.tokenFile)
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.New(client.Config{URL: a.serverURL, Token: token, HTTP: httpClient(http.DefaultTransport)})
+	if err != nil {
+		return nil, usererr.Errorf("--server: %v", err)
+	}
+	return c, nil
+}
+
+// withAdvice says what to do about something that does not exist.
+func withAdvice(err error) error {
+	switch {
+	case errors.Is(err, dispatch.ErrNoQueue):
+		return fmt.Errorf("%w; see: understudy queue list. \"queue run\" and \"queue add --make\" create queues", err)
+	case errors.Is(err, job.ErrNotFound):
+		return fmt.Errorf("%w; see: understudy job list. \"job run\" adds jobs", err)
+	case errors.Is(err, monitor.ErrNoCheck):
+		return fmt.Errorf("%w; see: understudy monitor config show. \"monitor config apply\" and \"monitor run --check\" add checks", err)
+	case errors.Is(err, monitor.ErrNoSource):
+		return fmt.Errorf("%w; see: understudy source list", err)
+	case errors.Is(err, monitor.ErrNoAlarm):
+		return fmt.Errorf("%w; see: understudy alarm list", err)
+	}
+	return err
+}
+
+// nameStore names the store where the API says only that its store does not keep what was asked for. The calls are for their
+// errors alone, which do that.
+func (a *app) nameStore(st store.Store, err error) error {
+	coded, _ := errors.AsType[codedError](err)
+	switch coded.code {
+	case "store_without_queues":
+		_, err = a.Queues(st)
+	case "store_without_jobs":
+		_, err = a.Jobs(st)
+	case "store_without_sources":
+		_, err = a.Monitor(st)
+	}
+	return err
+}
+
+// actOnEach does one thing with each name, within callTimeout each.
+func (a *app) actOnEach(ctx context.Context, did, noun string, names []string, act func(ctx context.Context, c *client.Client, name string) error) error {
+	return a.withAPI(ctx, func(ctx context.Context, c *client.Client) error {
+		return forEach(names, func(name string) error {
+			call, cancel := context.WithTimeout(ctx, callTimeout)
+			defer cancel()
+			if err := act(call, c, name); err != nil {
+				return apiError(err)
+			}
+			return a.printDone(did, noun, name)
+		})
+	})
+}
+
+// forEach does something with each name, continues after one with which it cannot be done, unless nobody answers any
+// more, and returns all errors.
+func forEach(names []string, do func(name string) error) error {
+	var failed []error
+	for _, name := range names {
+		err := do(name)
+		if err == nil {
+			continue
+		}
+		if failed = append(failed, fmt.Errorf("%s: %w", name, err)); exitCode(err) == exitUnreachable {
+			break
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// removeByAPI deletes something by the API, which bounds the call itself, and says so.
+func (a *app) removeByAPI(ctx context.Context, did, noun, name string, remove func(context.Context, *client.Client) error) error {
+	return a.withRunningAPI(ctx, func(ctx context.Context, c *client.Client) error {
+		if err := remove(ctx, c); err != nil {
+			return apiError(err)
+		}
+		return a.printDone(did, noun, name)
+	})
+}

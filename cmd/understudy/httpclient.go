@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// httpClient follows no redirects, so that the token goes nowhere else, and comes back to a server
+// that has had too many requests.
+func httpClient(by http.RoundTripper) *http.Client {
+	return &http.Client{
+		Transport:     retryTransport{by},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// leastPause is between two tries of a request that came too soon.
+const leastPause = 100 * time.Millisecond
+
+// maxDrain is how many bytes of an answer are read that says to come again.
+const maxDrain = 64 << 10
+
+// retryTransport retries a request that was rate-limited, when the server says, as
+// long as its context lasts.
+type retryTransport struct{ http.RoundTripper }
+
+// RoundTrip implements [http.RoundTripper].
+func (p retryTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	for {
+		answer, err := p.RoundTripper.RoundTrip(r)
+		if err != nil || answer.StatusCode != http.StatusTooManyRequests || r.Body != nil && r.GetBody == nil {
+			return answer, err
+		}
+		seconds, err := strconv.ParseUint(answer.Header.Get("Retry-After"), 10, 16)
+		wait := max(time.Duration(seconds)*time.Second, leastPause) // what says 0 is not asked in a loop
+		if ends, ok := r.Context().Deadline(); err != nil || !ok || time.Until(ends) <= wait {
+			return answer, nil // the caller is told
+		}
+		_, _ = io.CopyN(io.Discard, answer.Body, maxDrain) // read to its end, the connection can be used again
+		answer.Body.Close()
+		if !sleep(r.Context(), wait) {
+			return nil, context.Cause(r.Context())
+		}
+		if r = r.Clone(r.Context()); r.GetBody != nil {
+			if r.Body, err = r.GetBody(); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
