@@ -49,7 +49,7 @@ type Config struct {
 	Admin Admin
 	// OnFailure and Retry: see their types.
 	OnFailure OnFailure
-	Retry     Backoff
+	Retry     RetryPolicy
 	// KeepFor is how long finished messages are kept. Default 7 days; negative: for
 	// ever.
 	KeepFor time.Duration

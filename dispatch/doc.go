@@ -42,10 +42,11 @@
 //	               handleAssignment: a message that is pending at an earlier
 //	               target of the queue is uncertain if the present one cannot be
 //	               asked
-//	sending.go     which started messages go to the target, and which are polled.
-//	               handleAnswer delays a retry while the target may still execute
-//	               the first attempt
-//	pace.go        when the target is asked about what it has
+//	sending.go     which started messages go to the target. handleAnswer delays a
+//	               retry while the target may still execute the first attempt, and
+//	               counts for how long it was refused (refusals.go)
+//	polling.go     when the target is asked about what it has. handlePollAnswers
+//	               shows what it does not decide as stuck
 //	refusals.go    for how long, and how often, the target has refused or lost a message
 //	limiter.go     the submissions per second
 //	keys.go        how many keys to claim, and which to give back
@@ -77,7 +78,7 @@
 //   - a field of [Config], copied by newDispatcher in internal/server/deliver.go, and of
 //     [Rule] if it changes what an answer means;
 //   - a line of internal/settings/example.yaml, and docs/understudy.yaml, which is made of it:
-//     go test ./internal/settings -run TestReference -update.
+//     go test ./internal/settings -run TestReference -update. docs/dispatch.md has it by hand.
 //
 // If it needs a fact about the message that is not there yet, that is a field of
 // [Assignment], which each of the three stores fills and dispatchtest tests.

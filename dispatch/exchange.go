@@ -15,7 +15,7 @@ func (m *machine) startBudget() int {
 	if m.fast {
 		n *= 2
 	}
-	return n - m.counts[starting] - m.counts[begun] - m.counts[sending]
+	return n - m.counts[starting] - m.counts[awaitsSender] - m.counts[sending]
 }
 
 // hasStarts reports whether an exchange would start something.
@@ -173,7 +173,7 @@ func (m *machine) handleAssignment(now time.Duration, x *exchangeRequest, s *slo
 	s.streak++
 	switch {
 	case a.Work != Poll:
-		m.setPhase(s, begun)
+		m.setPhase(s, awaitsSender)
 		m.toSend = append(m.toSend, s)
 	case m.rule.Semantics.HasStatus:
 		s.state = Pending

@@ -105,6 +105,16 @@ func (m *machine) releaseReady(n int, may func(*slot) bool) (released int) {
 	return released
 }
 
+// handleRelease applies the store's answer to a release.
+func (m *machine) handleRelease(now time.Duration, req releaseRequest, err error) {
+	if m.requestEnded(now, err) {
+		return
+	}
+	for _, c := range req.claims { // again: releasing twice has no effect
+		m.toRelease = append(m.toRelease, &slot{ref: ref{c.Key, c.Term}, session: req.session, phase: gone})
+	}
+}
+
 // dueTimes are when keys that were released for a later attempt are due: the queue is then claimed from at once, and not
 // when its next poll comes. They are hints, and bounded: past maxDueTimes the poll is good enough.
 type dueTimes []time.Duration
@@ -130,16 +140,6 @@ func (d dueTimes) next() time.Duration {
 func (d *dueTimes) drop(now time.Duration) {
 	i, _ := slices.BinarySearch(*d, now+1)
 	*d = slices.Delete(*d, 0, i)
-}
-
-// handleRelease applies the store's answer to a release.
-func (m *machine) handleRelease(now time.Duration, req releaseRequest, err error) {
-	if m.requestEnded(now, err) {
-		return
-	}
-	for _, c := range req.claims { // again: releasing twice has no effect
-		m.toRelease = append(m.toRelease, &slot{ref: ref{c.Key, c.Term}, session: req.session, phase: gone})
-	}
 }
 
 // keyFinder notices keys that the store gave to this session in an answer that was

@@ -66,12 +66,12 @@ type ref struct {
 type phase int
 
 const (
-	ready     phase = iota // waits for its turn, and has nothing in progress
-	starting               // named in the exchange in flight
-	begun                  // waits for a sender
-	sending                // a sender has it
-	recording              // its result is not recorded yet
-	atTarget               // the target has its head and has not decided: it is polled
+	ready        phase = iota // waits for its turn, and has nothing in progress
+	starting                  // named in the exchange in flight
+	awaitsSender              // started; waits for a sender
+	sending                   // a sender has it
+	recording                 // its result is not recorded yet
+	atTarget                  // the target has its head and has not decided: it is polled
 	gone
 	phases
 )
@@ -291,7 +291,7 @@ func (m *machine) joinRequest(now time.Duration) effect {
 
 // isIdle reports that nothing is in progress but what the target decides.
 func (m *machine) isIdle() bool {
-	return m.counts[ready]+m.counts[starting]+m.counts[begun]+m.counts[sending]+m.counts[recording] == 0
+	return m.counts[ready]+m.counts[starting]+m.counts[awaitsSender]+m.counts[sending]+m.counts[recording] == 0
 }
 
 func (m *machine) nextRelease() *releaseRequest {
@@ -318,7 +318,7 @@ func (m *machine) requestEnded(now time.Duration, err error) bool {
 	}
 	m.failed++
 	m.observed.Failures++
-	m.pause = now + Backoff{Initial: 20 * time.Millisecond, Max: 2 * time.Second}.Pause(m.failed, m.cfg.Jitter())
+	m.pause = now + RetryPolicy{Initial: 20 * time.Millisecond, Max: 2 * time.Second}.Pause(m.failed, m.cfg.Jitter())
 	return false
 }
 

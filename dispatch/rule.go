@@ -24,8 +24,8 @@ const (
 	OnFailureRetry OnFailure = "retry"
 )
 
-// Backoff is how messages that a target could not take are sent again.
-type Backoff struct {
+// RetryPolicy is when, and for how long, messages that a target could not take are sent again.
+type RetryPolicy struct {
 	// Initial pause, doubled with each attempt up to Max. Defaults 250 ms and 1 min.
 	Initial, Max time.Duration
 	// Attempts after which a message has failed for good. Default 500, which is
@@ -36,7 +36,7 @@ type Backoff struct {
 }
 
 // WithDefaults fills what is zero.
-func (r Backoff) WithDefaults() Backoff {
+func (r RetryPolicy) WithDefaults() RetryPolicy {
 	r.Initial = cmp.Or(r.Initial, 250*time.Millisecond)
 	r.Max = cmp.Or(r.Max, max(time.Minute, r.Initial))
 	r.Attempts = cmp.Or(r.Attempts, 500)
@@ -44,7 +44,7 @@ func (r Backoff) WithDefaults() Backoff {
 }
 
 // Validate returns an error that wraps [lease.ErrInvalid].
-func (r Backoff) Validate() error {
+func (r RetryPolicy) Validate() error {
 	if r.Initial < 0 || r.Max < r.Initial {
 		return fmt.Errorf("%w: pauses of %v to %v between attempts", lease.ErrInvalid, r.Initial, r.Max)
 	}
@@ -56,56 +56,39 @@ func (r Backoff) Validate() error {
 
 // Pause before the attempt that follows the given one; jitter in [0, 1) spreads
 // it over its upper half.
-func (r Backoff) Pause(attempt int, jitter float64) time.Duration {
+func (r RetryPolicy) Pause(attempt int, jitter float64) time.Duration {
 	return backoff.JitteredPause(attempt, r.Initial, r.Max, func(d time.Duration) time.Duration { return time.Duration(jitter * float64(d)) })
 }
+
+// Limits of the rule.
+const (
+	// maxRetryAfter bounds Retry-After: a wrong clock at the target must not park a key
+	// for days.
+	maxRetryAfter = time.Hour
+	// refusedLimit is how long an address is tried that will not take a message, ever: as long as a receiver is gone
+	// while a new version of it is put in place.
+	refusedLimit = 5 * time.Minute
+	// maxLost is how often a target may take a message and then not know it, which a restart explains, and a dependency
+	// that never comes. With the default pauses that is four minutes.
+	maxLost = 10
+	// minStatusPause is the least pause between status queries that get no answer.
+	minStatusPause = time.Second
+)
+
+// Marks in the reason of a message, which is all that the store keeps of why.
+const (
+	// refusedMark starts the reason of a message that was refused and is tried again.
+	refusedMark = "refused: "
+	// afterQuery separates why an outcome is unknown from what the latest status query brought.
+	afterQuery = "; its status: "
+)
 
 // Rule decides what an answer of the target means for a message and its key. It is
 // pure; testdata/*.txt replay it.
 type Rule struct {
 	Semantics Semantics
 	OnFailure OnFailure
-	Retry     Backoff
-}
-
-// CanResend reports whether a message with an unknown outcome may be sent again;
-// notFound: the target has just said that it does not know it.
-func (r Rule) CanResend(notFound bool) bool {
-	return r.Semantics.Resend || notFound && !r.Semantics.Forgets
-}
-
-// queriesFirst reports whether the target is asked for the message before it is sent (again).
-func (r Rule) queriesFirst(a Assignment) bool {
-	return r.Semantics.HasStatus && (a.Work == Resolve || a.Retried)
-}
-
-// beforeSend returns the assignment to send, or the answer that takes the place of sending it. status is what the target
-// has said of the message, if it was asked.
-func (r Rule) beforeSend(a Assignment, status Answer) (_ Assignment, instead Answer, send bool) {
-	switch {
-	case a.Work != Resolve && !r.queriesFirst(a):
-		return a, Answer{}, true
-	case a.Work != Resolve:
-		switch status.Outcome {
-		case Done: // an earlier attempt had its effect after all
-			return a, status, false
-		case Uncertain, Busy, Misconfigured:
-			return a, Answer{Outcome: Busy, Code: status.Code, RetryAfter: status.RetryAfter,
-				Detail: "the target is asked before it is sent again" + afterQuery + status.Detail}, false
-		}
-		return a, Answer{}, true
-	case r.Semantics.HasStatus && (status.Outcome != NotFound || !r.CanResend(true)):
-		return a, status, false // it settles the message, or leaves it unknown: never send over it
-	case !r.Semantics.HasStatus && !r.CanResend(false):
-		unknown := Answer{Outcome: Uncertain}
-		if a.Detail == "" {
-			unknown.Detail = fmt.Sprintf("an instance died or lost its claim during attempt %d; it is not known whether the target has it", a.Attempt)
-		}
-		return a, unknown, false
-	}
-	a.Work, a.Attempt = Send, a.Attempt+1
-	a.Doubtful = !r.Semantics.HasStatus || r.Semantics.Forgets
-	return a, Answer{}, true
+	Retry     RetryPolicy
 }
 
 // Classify returns what to record for an assignment after an answer: the message's
@@ -146,11 +129,13 @@ func (r Rule) Classify(a Assignment, answer Answer, jitter float64) (out Result)
 		if a.Doubtful {
 			s = Unknown // this attempt was not taken; the one before may have been
 		}
+		// Another attempt, or the end of them. What follows changes that for refusals.
 		r.retryLater(a, &out, s, answer.RetryAfter, jitter)
 		switch {
 		case r.OnFailure == OnFailureRetry && (answer.Permanent || answer.Outcome == Misconfigured):
 			r.retryRefused(&out, jitter)
 		case out.After == RetryLater && a.Refused >= refusedLimit:
+			// Refused counts answers that are Permanent alone: a target whose settings are wrong may be repaired.
 			r.deadLetter(&out)
 		}
 	case NotFound:
@@ -159,24 +144,6 @@ func (r Rule) Classify(a Assignment, answer Answer, jitter float64) (out Result)
 		r.classifyUncertain(a, &out, answer.RetryAfter, jitter)
 	}
 	return out
-}
-
-// afterQuery separates why an outcome is unknown from what the latest status query brought.
-const afterQuery = "; its status: "
-
-// explain sets the reason that operators see. While the outcome is unknown it is that of the attempt, with its code: a
-// query that brought nothing is no cause.
-func (out *Result) explain(a Assignment, answer Answer) {
-	if cause, _, _ := strings.Cut(a.Detail, afterQuery); a.Work == Resolve && out.State == Unknown && cause != "" {
-		out.Code, out.Detail = a.Code, cause
-		if answer.Detail != "" {
-			out.Detail += afterQuery + answer.Detail
-		}
-	}
-	if out.State == Unknown && out.After == Block && out.Detail == "" {
-		out.Detail = "it is not known whether the target has it"
-	}
-	out.Detail = CutDetail(out.Detail)
 }
 
 // retryLater schedules the next attempt, until the attempts run out or the message is too old. The target's
@@ -192,36 +159,6 @@ func (r Rule) retryLater(a Assignment, out *Result, s State, retryAfter time.Dur
 		r.giveUp(out)
 	}
 }
-
-// refusedMark starts the reason of a message that was refused and is tried again.
-const refusedMark = "refused: "
-
-// retryRefused tries a message again that the target refused. Someone has to change something there first, so that
-// the pauses grow longer than those after a failure.
-func (r Rule) retryRefused(out *Result, jitter float64) {
-	slow := r.Retry
-	slow.Max = max(slow.Max, maxRetryAfter)
-	if out.State != Unknown {
-		out.State = Delayed
-	}
-	out.After, out.Wait = RetryLater, slow.Pause(out.Attempt, jitter)
-	out.Detail = refusedMark + cmp.Or(out.Detail, "without a reason")
-}
-
-// maxLost is how often a target may take a message and then not know it, which a restart explains, and a dependency
-// that never comes. With the default pauses that is four minutes.
-const maxLost = 10
-
-// minStatusPause is the least pause between status queries that get no answer.
-const minStatusPause = time.Second
-
-// maxRetryAfter bounds Retry-After: a wrong clock at the target must not park a key
-// for days.
-const maxRetryAfter = time.Hour
-
-// refusedLimit is how long an address is tried that will not take a message, ever: as long as a receiver is gone
-// while a new version of it is put in place.
-const refusedLimit = 5 * time.Minute
 
 // giveUp ends the attempts. An unknown outcome becomes failed only if the queue's owner lets failures pass: the message
 // may have had its effect.
@@ -248,6 +185,18 @@ func (r Rule) deadLetter(out *Result) {
 	default:
 		out.State, out.After = Failed, Next
 	}
+}
+
+// retryRefused tries a message again that the target refused. Someone has to change something there first, so that
+// the pauses grow longer than those after a failure.
+func (r Rule) retryRefused(out *Result, jitter float64) {
+	slow := r.Retry
+	slow.Max = max(slow.Max, maxRetryAfter)
+	if out.State != Unknown {
+		out.State = Delayed
+	}
+	out.After, out.Wait = RetryLater, slow.Pause(out.Attempt, jitter)
+	out.Detail = refusedMark + cmp.Or(out.Detail, "without a reason")
 }
 
 // classifyUncertain: the message may have been taken. One that is polled stays pending as
@@ -301,4 +250,59 @@ func stuckResult(r Result, answer Answer, state State, had time.Duration) Result
 	r.After = Stuck
 	r.Detail = CutDetail(fmt.Sprintf("the target took it %v ago and has not decided%s%s", had.Round(time.Second), afterQuery, status))
 	return r
+}
+
+// explain sets the reason that operators see. While the outcome is unknown it is that of the attempt, with its code: a
+// query that brought nothing is no cause.
+func (out *Result) explain(a Assignment, answer Answer) {
+	if cause, _, _ := strings.Cut(a.Detail, afterQuery); a.Work == Resolve && out.State == Unknown && cause != "" {
+		out.Code, out.Detail = a.Code, cause
+		if answer.Detail != "" {
+			out.Detail += afterQuery + answer.Detail
+		}
+	}
+	if out.State == Unknown && out.After == Block && out.Detail == "" {
+		out.Detail = "it is not known whether the target has it"
+	}
+	out.Detail = CutDetail(out.Detail)
+}
+
+// CanResend reports whether a message with an unknown outcome may be sent again;
+// notFound: the target has just said that it does not know it.
+func (r Rule) CanResend(notFound bool) bool {
+	return r.Semantics.Resend || notFound && !r.Semantics.Forgets
+}
+
+// queriesFirst reports whether the target is asked for the message before it is sent (again).
+func (r Rule) queriesFirst(a Assignment) bool {
+	return r.Semantics.HasStatus && (a.Work == Resolve || a.Retried)
+}
+
+// beforeSend returns the assignment to send, or the answer that takes the place of sending it. status is what the target
+// has said of the message, if it was asked.
+func (r Rule) beforeSend(a Assignment, status Answer) (_ Assignment, instead Answer, send bool) {
+	switch {
+	case a.Work != Resolve && !r.queriesFirst(a):
+		return a, Answer{}, true
+	case a.Work != Resolve:
+		switch status.Outcome {
+		case Done: // an earlier attempt had its effect after all
+			return a, status, false
+		case Uncertain, Busy, Misconfigured:
+			return a, Answer{Outcome: Busy, Code: status.Code, RetryAfter: status.RetryAfter,
+				Detail: "the target is asked before it is sent again" + afterQuery + status.Detail}, false
+		}
+		return a, Answer{}, true
+	case r.Semantics.HasStatus && (status.Outcome != NotFound || !r.CanResend(true)):
+		return a, status, false // it settles the message, or leaves it unknown: never send over it
+	case !r.Semantics.HasStatus && !r.CanResend(false):
+		unknown := Answer{Outcome: Uncertain}
+		if a.Detail == "" {
+			unknown.Detail = fmt.Sprintf("an instance died or lost its claim during attempt %d; it is not known whether the target has it", a.Attempt)
+		}
+		return a, unknown, false
+	}
+	a.Work, a.Attempt = Send, a.Attempt+1
+	a.Doubtful = !r.Semantics.HasStatus || r.Semantics.Forgets
+	return a, Answer{}, true
 }

@@ -32,7 +32,7 @@ func TestReasonIsTheCause(t *testing.T) {
 		if c.code == 500 {
 			a.Code = 500
 		}
-		got := Rule{Semantics: c.semantics, Retry: Backoff{}.WithDefaults()}.Classify(a, c.query, 0)
+		got := Rule{Semantics: c.semantics, Retry: RetryPolicy{}.WithDefaults()}.Classify(a, c.query, 0)
 		if got.Code != c.code || got.Detail != c.detail {
 			t.Errorf("%s: code %d, detail %q", name, got.Code, got.Detail)
 		}

@@ -336,7 +336,7 @@ func TestClassifyIsTotal(t *testing.T) {
 			for bits := range 16 {
 				sem := Semantics{Resend: bits&1 != 0, HasStatus: bits&2 != 0, Forgets: bits&4 != 0, ComparesTerms: bits&8 != 0, StatusLimit: 1}
 				for _, policy := range []OnFailure{OnFailureDefault, OnFailureBlock, OnFailureSkip, OnFailureRetry} {
-					r := Rule{Semantics: sem, OnFailure: policy, Retry: Backoff{}.WithDefaults()}
+					r := Rule{Semantics: sem, OnFailure: policy, Retry: RetryPolicy{}.WithDefaults()}
 					got := r.Classify(Assignment{Work: todo, Attempt: 1}, Answer{Outcome: o}, 0.5)
 					name := fmt.Sprintf("%s after %s, %+v, %q", o, todo, sem, policy)
 					if got.State == "" || got.After == "" || got.State == Queued || got.State == Submitting || got.State == Cancelled {
@@ -363,7 +363,7 @@ func TestClassifyIsTotal(t *testing.T) {
 }
 
 func TestPauses(t *testing.T) {
-	r := Backoff{}.WithDefaults()
+	r := RetryPolicy{}.WithDefaults()
 	for attempt, most := range map[int]time.Duration{1: 250 * time.Millisecond, 2: 500 * time.Millisecond, 9: time.Minute, 500: time.Minute} {
 		if low, high := r.Pause(attempt, 0), r.Pause(attempt, 0.999); low != most/2 || high >= most || high <= low {
 			t.Errorf("after attempt %d: %v to %v", attempt, low, high)

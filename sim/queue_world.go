@@ -61,7 +61,7 @@ func DrawQueue(seed uint64) QueueSetup {
 		Concurrency: 1 + d.n(6), MaxKeys: 1 + d.n(2*s.Keys), Streak: 1 + d.n(5),
 		PollInterval: d.between(100*time.Millisecond, time.Second), KeepFor: -1,
 		OnFailure: []dispatch.OnFailure{dispatch.OnFailureDefault, dispatch.OnFailureBlock, dispatch.OnFailureSkip}[d.n(3)],
-		Retry:     dispatch.Backoff{Initial: d.between(10*time.Millisecond, 500*time.Millisecond), Max: 2 * time.Second, Attempts: []int{-1, 3, 10}[d.n(3)]},
+		Retry:     dispatch.RetryPolicy{Initial: d.between(10*time.Millisecond, 500*time.Millisecond), Max: 2 * time.Second, Attempts: []int{-1, 3, 10}[d.n(3)]},
 	}
 	if d.hit(0.2) {
 		s.Dispatch.Rate = float64(5 + d.n(50))

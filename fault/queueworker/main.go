@@ -87,7 +87,7 @@ func run(s settings) error {
 		Name: s.queue, Keeper: keeper, Claims: gatedTable{queues.Claims(), g}, Queue: gatedQueue{queues.Queue(), g},
 		Target: gatedTarget{to, g}, Windows: s.windows, SubmitTimeout: s.submit, StopGrace: s.grace, Concurrency: s.concurrency,
 		PollInterval: 200 * time.Millisecond, KeepFor: -1, Logger: log,
-		Retry: dispatch.Backoff{Initial: 50 * time.Millisecond, Max: time.Second, Attempts: -1},
+		Retry: dispatch.RetryPolicy{Initial: 50 * time.Millisecond, Max: time.Second, Attempts: -1},
 	})
 	if err != nil {
 		return err

@@ -82,7 +82,7 @@ func newDispatcher(ctx context.Context, h *instance.Host, queues store.Queues, k
 	d, err := dispatch.New(dispatch.Config{
 		Name: q.Queue, Keeper: k, Claims: queues.Claims(), Queue: queues.Queue(), Admin: queues.QueueAdmin(), Target: to,
 		Windows: q.Windows(), SubmitTimeout: q.Deadline(), Concurrency: q.Concurrency, Rate: q.Rate,
-		OnFailure: dispatch.OnFailure(q.OnFailure), Retry: q.Backoff(), KeepFor: q.Keep, UndecidedAfter: q.UndecidedAfter, Logger: h.Log,
+		OnFailure: dispatch.OnFailure(q.OnFailure), Retry: q.RetryPolicy(), KeepFor: q.Keep, UndecidedAfter: q.UndecidedAfter, Logger: h.Log,
 	})
 	if err != nil {
 		return nil, err

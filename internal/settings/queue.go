@@ -96,9 +96,9 @@ func (q *Queue) Deadline() time.Duration {
 	return q.SubmitTimeout
 }
 
-// Backoff is how messages are sent again.
-func (q *Queue) Backoff() dispatch.Backoff {
-	return dispatch.Backoff{Initial: q.RetryInitial, Max: q.RetryMax, Attempts: q.Attempts, MaxAge: q.MaxAge}.WithDefaults()
+// RetryPolicy is how messages are sent again.
+func (q *Queue) RetryPolicy() dispatch.RetryPolicy {
+	return dispatch.RetryPolicy{Initial: q.RetryInitial, Max: q.RetryMax, Attempts: q.Attempts, MaxAge: q.MaxAge}.WithDefaults()
 }
 
 // Check refuses what can be refused without a store.
@@ -141,7 +141,7 @@ func (q *Queue) checkDelivery() error {
 	case failure != dispatch.OnFailureDefault && failure != dispatch.OnFailureBlock && failure != dispatch.OnFailureSkip && failure != dispatch.OnFailureRetry:
 		return usererr.Errorf("on_failure: %q; use block, skip or retry", q.OnFailure)
 	}
-	if err := q.Backoff().Validate(); err != nil {
+	if err := q.RetryPolicy().Validate(); err != nil {
 		return err
 	}
 	return q.Windows().Validate(q.Deadline() + dispatchSlack)

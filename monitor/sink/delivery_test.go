@@ -72,7 +72,7 @@ func deliver(t *testing.T, store *queues.Memory, queue string, to dispatch.Targe
 	}
 	d, err := dispatch.New(dispatch.Config{
 		Name: queue, Keeper: keeper, Claims: store.Claims(), Queue: store.Queue(), Target: to, Windows: windows,
-		Retry: dispatch.Backoff{Initial: time.Millisecond, Max: 10 * time.Millisecond},
+		Retry: dispatch.RetryPolicy{Initial: time.Millisecond, Max: 10 * time.Millisecond},
 	})
 	if err != nil {
 		t.Fatal(err)
