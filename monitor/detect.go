@@ -1,7 +1,6 @@
 package monitor
 
 import (
-	"cmp"
 	"context"
 	"time"
 )
@@ -52,7 +51,7 @@ func (w *Watcher) detect(ctx context.Context) {
 // evaluateDue evaluates one batch and reports whether there is more to do at once.
 func (w *Watcher) evaluateDue(ctx context.Context, parts []int) (more bool, err error) {
 	began := w.clock.Now()
-	l, err := bounded(ctx, func(ctx context.Context) (Scan, error) { return w.cfg.Store.DueSources(ctx, parts, MaxSources) })
+	l, err := withinTimeout(ctx, func(ctx context.Context) (Scan, error) { return w.cfg.Store.DueSources(ctx, parts, MaxSources) })
 	if err != nil {
 		return false, err
 	}
@@ -87,7 +86,7 @@ func (w *Watcher) evaluate(ctx context.Context, l Scan) (made int, err error) {
 	if len(changes) == 0 {
 		return 0, nil
 	}
-	done, err := bounded(ctx, func(ctx context.Context) ([]bool, error) { return w.cfg.Store.ApplyChanges(ctx, changes) })
+	done, err := withinTimeout(ctx, func(ctx context.Context) ([]bool, error) { return w.cfg.Store.ApplyChanges(ctx, changes) })
 	if err != nil {
 		// If the store made the changes nevertheless, nothing is lost: their notifications were stored with them.
 		return 0, err
@@ -131,7 +130,7 @@ func (w *Watcher) readParents(ctx context.Context, l Scan, s settingsCache) erro
 	if len(of) == 0 {
 		return nil
 	}
-	found, err := bounded(ctx, func(ctx context.Context) ([]Parent, error) { return w.cfg.Store.Parents(ctx, of) })
+	found, err := withinTimeout(ctx, func(ctx context.Context) ([]Parent, error) { return w.cfg.Store.Parents(ctx, of) })
 	if err != nil {
 		return err
 	}
@@ -145,13 +144,4 @@ func (w *Watcher) readParents(ctx context.Context, l Scan, s settingsCache) erro
 		children[i].Parent = &found[i]
 	}
 	return nil
-}
-
-// parentOf is the source that another one depends on.
-func (c *Check) parentOf(of *Candidate) SourceRef {
-	name := of.Source
-	if c.DependsLabel != "" {
-		name = cmp.Or(of.Labels[c.DependsLabel], c.Labels[c.DependsLabel])
-	}
-	return SourceRef{Check: c.DependsOn, Source: name}
 }

@@ -7,12 +7,17 @@
 //
 // # The way of a heartbeat
 //
-//	IntakePath.Record → queue → flusher (flush.go, merge.go) → HeartbeatStore.RecordHeartbeats     (one row per source)
-//	Watcher → Detection.DueSources → Check.Evaluate → Detection.ApplyChanges             (the alarm)
-//	ApplyChanges stores a Notification for every sink → package dispatch delivers it
+//	IntakePath.Record (intake.go) → queue (queue.go) → flusher (flush.go) → HeartbeatStore.RecordHeartbeats, one row per source.
+//	    resolve.go finds the IDs of sources (idcache.go), merge.go makes one update of the heartbeats of each.
+//	Watcher (watcher.go, detect.go) → Detection.DueSources → Check.Evaluate (rule.go) → changeBuilder (changes.go) →
+//	    Detection.ApplyChanges, which starts or ends the alarm.
+//	ApplyChanges stores a Notification (message.go) for every sink → package dispatch delivers it.
+//
+// housekeeping.go registers the instance, sweeps, reports groups (groups.go) and reminds (reminders.go). settings.go has the
+// configuration as a watcher knows it, loop.go its requests that are made again and again. store.go and admin.go are the ports.
 //
 // Whether an alarm starts or ends is decided in [Check.Evaluate] (rule.go, deadline.go), which is pure. So is what holds an
-// alarm back: maintenance, or the source that this one depends on (heldback.go), which readParents (detect.go) reads before.
+// alarm back: maintenance, or the source that this one depends on (heldback.go), which readParents (detect.go) has read.
 // What is blind is decided before all that, by [PathStatus] (path.go). Three places decide what follows: changeBuilder.onset whether the alarm
 // is held for its group, groupReporter.members when and how held alarms are reported, and the store's compare-and-set
 // (ApplyChanges, ReportGroup) whether it still applies. ApplyChanges is in store/sqlite/monitor_apply.go, in
@@ -29,6 +34,8 @@
 //     keys that may stand without a value, and (plainValue) of those that are text whatever they look like;
 //   - its key in the help of cmd/understudy/monitorrun.go and, by hand, in docs/monitor.md; generated files follow with
 //     -update;
+//   - if receivers of alarms should see it, a field of AlarmMessage, filled by Check.message (message.go), and what each kind of sink
+//     makes of it (monitor/sink/describe.go, template.go);
 //   - its value in the tests that go through every field: checkjson_test.go, monitortest/testconfig.go,
 //     internal/settings/checks_test.go, api/monitorwrite_test.go and api/monitorschema_test.go;
 //   - if SQL reads it, a column in store/sqlite and store/postgres, whose functions/README.md says where, and which other names

@@ -1,15 +1,15 @@
 package monitor
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -162,86 +162,66 @@ func (fl *flusher) gather() {
 	}
 }
 
-// request makes a request of the store; doing names it in the log.
-type request func(ctx context.Context, doing string, f func(context.Context) error) error
-
-// resolve finds the ids of all sources that are gathered.
-func (fl *flusher) resolve(ctx context.Context, req request) error {
-	now := fl.clock.Now()
-	fl.missing = fl.missing[:0]
-	clear(fl.asked)
-	clear(fl.checks)
-	fl.answerKnown(func(it *item) (Outcome, bool) { return fl.lookUpID(now, it) })
-	for part := range slices.Chunk(fl.missing, MaxSources) {
-		var answer []ResolvedSource
-		err := req(ctx, "resolving names", func(ctx context.Context) (err error) {
-			answer, err = fl.in.cfg.Store.ResolveSources(ctx, part)
-			return err
-		})
-		if err != nil {
-			return err
+// storeFlush sends the flush, and answers.
+func (fl *flusher) storeFlush(ctx context.Context) {
+	var answer BatchResult
+	var began time.Duration
+	err := fl.retryWhileWanted(ctx, "storing beats", func(ctx context.Context) (err error) {
+		if fl.tries > 0 {
+			if err := fl.resolveAgain(ctx); err != nil {
+				return err
+			}
 		}
-		if len(answer) != len(part) {
-			return fmt.Errorf("%w: the store answered for %d of %d names", lease.ErrUnknown, len(answer), len(part))
-		}
-		for i, r := range answer {
-			fl.ids.remember(now, part[i], r)
-		}
-		fl.in.count(func(s *IntakeStats) { s.Resolved += int64(len(part)) })
+		began = fl.clock.Now()
+		answer, err = fl.in.cfg.Store.RecordHeartbeats(ctx, HeartbeatBatch{Probes: fl.makeProbes(began), Beats: fl.updates})
+		return err
+	})
+	if err != nil {
+		fl.failAll(fl.items, err)
+		return
 	}
-	if len(fl.missing) > 0 {
-		fl.answerKnown(func(it *item) (Outcome, bool) {
-			f := fl.ids.find(now, it.beat().Check, it.beat().Source)
-			it.id, it.bySender = f.id, f.senderClock
-			return cmp.Or(f.unknown, Unknown), it.id == 0
-		})
+	fl.probeAt = began + fl.in.cfg.ProbeInterval
+	fl.ids.setGeneration(answer.Generation)
+	fl.in.count(func(s *IntakeStats) {
+		s.Flushes++
+		s.Updates += int64(len(fl.updates))
+		s.Replayed += int64(answer.Replayed)
+		s.Latency += fl.clock.Now() - began
+	})
+	fl.ready = fl.ready[:0]
+	if len(answer.Unknown) > 0 {
+		fl.resolveUnknown(answer.Unknown)
+	} else {
+		fl.ready = append(fl.ready, fl.items...)
 	}
-	fl.in.cached.Store(int64(fl.ids.size()))
-	return nil
-}
-
-// lookUpID finds a source in the cache, or adds it to what the store is asked for. After a change of the
-// configuration one source of each check is asked for, because the answer says whose clock counts.
-func (fl *flusher) lookUpID(now time.Duration, it *item) (Outcome, bool) {
-	b := it.beat()
-	if b.Signal > SignalFail || b.Code > math.MaxInt32 || b.Code < math.MinInt32 {
-		return Malformed, true
-	}
-	f := fl.ids.find(now, b.Check, b.Source)
-	it.id, it.bySender = f.id, f.senderClock
-	if it.id != 0 {
-		if _, asked := fl.checks[b.Check]; f.checkKnown || asked {
-			return 0, false
-		}
-	}
-	if f.unknown != 0 {
-		return f.unknown, true
-	}
-	if _, asked := fl.asked[f.key]; asked {
-		return 0, false
-	}
-	if lease.ValidateText("check name", b.Check, 1, MaxName) != nil || lease.ValidateText("source", b.Source, 1, MaxName) != nil {
-		return Malformed, true
-	}
-	fl.asked[f.key] = struct{}{}
-	fl.checks[b.Check] = struct{}{}
-	fl.missing = append(fl.missing, SourceRef{Check: b.Check, Source: b.Source})
-	return 0, false
-}
-
-// answerKnown answers those gathered beats whose outcome is known, and keeps the others.
-func (fl *flusher) answerKnown(known func(*item) (Outcome, bool)) {
-	kept, ready := fl.gathered[:0], fl.ready[:0]
-	for _, it := range fl.gathered {
-		if outcome, ok := known(&it); ok {
-			it.outcome = outcome
-			ready = append(ready, it)
-		} else {
-			kept = append(kept, it)
-		}
-	}
-	fl.gathered, fl.ready = kept, ready
 	fl.answer(nil)
+	for _, c := range fl.empty {
+		var err error
+		if fl.isStale(c, began) {
+			err = fmt.Errorf("%w: the probe waited longer than %v and is no longer valid", lease.ErrUnavailable, staleAfter*fl.in.cfg.ProbeInterval)
+		}
+		c.done <- err
+	}
+}
+
+// makeProbes makes the probes of the flush's paths. While heartbeats wait for longer than a probe's interval, none is
+// made: an intake that lags behind may hold the heartbeat of a source that looks silent.
+func (fl *flusher) makeProbes(now time.Duration) []Probe {
+	came, waits := fl.in.queue.oldest()
+	behind := waits && now-came > fl.in.cfg.ProbeInterval
+	fl.probes = fl.probes[:0]
+	for _, f := range fl.paths {
+		asked := slices.ContainsFunc(fl.empty, func(c *call) bool { return c.path == f && !fl.isStale(c, now) })
+		fl.probes = append(fl.probes, Probe{
+			Path: f.cfg.Name, TrustFor: f.cfg.TrustFor, MaxGap: f.cfg.MaxGap, NameOnly: !asked && (behind || !f.cfg.Synchronous),
+		})
+	}
+	return fl.probes
+}
+
+// isStale reports whether the probe of a call came too long ago to be true now, or its caller has left.
+func (fl *flusher) isStale(c *call, now time.Duration) bool {
+	return c.abandoned.Load() || now-c.arrivedAt > staleAfter*fl.in.cfg.ProbeInterval
 }
 
 // answer reports the outcome of the heartbeats that are ready. A call must not be read after its
@@ -280,4 +260,58 @@ func (fl *flusher) failAll(items []item, err error) {
 	for _, c := range fl.empty {
 		c.done <- err
 	}
+}
+
+// retryWhileWanted repeats a request until it succeeds, as long as a caller waits for it. A request whose outcome is
+// unknown is repeated too: a heartbeat that is stored twice counts twice and came a moment later, which is harmless.
+func (fl *flusher) retryWhileWanted(ctx context.Context, doing string, f func(context.Context) error) error {
+	for doubt := false; ; {
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w: the intake stops", outcomeError(doubt))
+		}
+		call, cancel := context.WithTimeout(ctx, storeTimeout)
+		err := f(call)
+		cancel()
+		fl.in.health.Record(doing, err)
+		if err == nil {
+			if fl.tries > 0 {
+				fl.log.Info(lease.StoreAnswers, "doing", doing, "after", fl.tries)
+			}
+			fl.tries = 0
+			return nil
+		}
+		if fl.tries++; fl.tries == 1 {
+			fl.log.Warn("store request failed; retrying while a caller waits", "doing", doing, "err", err)
+		}
+		fl.in.count(func(s *IntakeStats) { s.Failures++ })
+		pause := backoff.Pause(fl.tries, 50*time.Millisecond, time.Second)
+		fl.probeAt = fl.clock.Now() + pause
+		doubt = doubt || !errors.Is(err, lease.ErrUnavailable)
+		if errors.Is(err, lease.ErrInvalid) {
+			return err
+		}
+		if fl.hasWaiters() {
+			lease.Sleep(ctx, fl.clock, pause)
+		}
+		// Checked after the pause, not before: a caller that has left may have reported something newer to another
+		// instance, and a process that was stopped for a while must not overwrite it.
+		if !fl.hasWaiters() {
+			return fmt.Errorf("%w: %w", outcomeError(doubt), err)
+		}
+	}
+}
+
+// outcomeError is the error of a request that was given up: unknown, once any attempt may have been applied.
+func outcomeError(doubt bool) error {
+	if doubt {
+		return lease.ErrUnknown
+	}
+	return lease.ErrUnavailable
+}
+
+// hasWaiters reports whether a caller still waits for the flush.
+func (fl *flusher) hasWaiters() bool {
+	waits := func(it item) bool { return !it.c.abandoned.Load() }
+	return slices.ContainsFunc(fl.items, waits) || slices.ContainsFunc(fl.gathered, waits) ||
+		slices.ContainsFunc(fl.empty, func(c *call) bool { return !c.abandoned.Load() })
 }

@@ -17,7 +17,7 @@ func (w *Watcher) reportGroups(ctx context.Context) (every time.Duration, err er
 	if s.grouped > 0 {
 		every = min(max(s.grouped/4, 100*time.Millisecond), 5*time.Second)
 	}
-	held, err := bounded(ctx, w.cfg.Store.HeldGroups)
+	held, err := withinTimeout(ctx, w.cfg.Store.HeldGroups)
 	if err != nil {
 		return 0, err
 	}
@@ -31,7 +31,7 @@ func (w *Watcher) reportGroups(ctx context.Context) (every time.Duration, err er
 		if !ok {
 			continue
 		}
-		made, err := bounded(ctx, func(ctx context.Context) (bool, error) { return w.cfg.Store.ReportGroup(ctx, r) })
+		made, err := withinTimeout(ctx, func(ctx context.Context) (bool, error) { return w.cfg.Store.ReportGroup(ctx, r) })
 		if err != nil {
 			return 0, err
 		}
@@ -57,7 +57,7 @@ func (w *Watcher) groupReport(ctx context.Context, s settingsCache, g *AlarmGrou
 		return r, false, nil
 	}
 	// No member is down: the end of the alarm repeats what its start said.
-	found, err := bounded(ctx, func(ctx context.Context) ([]Alarm, error) {
+	found, err := withinTimeout(ctx, func(ctx context.Context) ([]Alarm, error) {
 		return w.cfg.Store.Alarms(ctx, AlarmQuery{ID: g.Alarm, Limit: 1})
 	})
 	if err != nil {

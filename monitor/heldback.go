@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/understudy-ha/understudy/schedule"
@@ -94,4 +95,13 @@ func lastTime(s schedule.Schedule, t time.Time) time.Time {
 		return at
 	}
 	return time.Time{}
+}
+
+// parentOf is the source that another one depends on.
+func (c *Check) parentOf(of *Candidate) SourceRef {
+	name := of.Source
+	if c.DependsLabel != "" {
+		name = cmp.Or(of.Labels[c.DependsLabel], c.Labels[c.DependsLabel])
+	}
+	return SourceRef{Check: c.DependsOn, Source: name}
 }

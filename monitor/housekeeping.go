@@ -90,7 +90,7 @@ func (c *housekeeping) runDue(ctx context.Context, session string) time.Duration
 // sweepOnce runs one part of a sweep and returns when to continue.
 func (c *housekeeping) sweepOnce(ctx context.Context) (every time.Duration, err error) {
 	w := c.w
-	l, err := bounded(ctx, func(ctx context.Context) (Scan, error) { return w.cfg.Store.Sweep(ctx, w.cfg.KeepAlarms, MaxSources) })
+	l, err := withinTimeout(ctx, func(ctx context.Context) (Scan, error) { return w.cfg.Store.Sweep(ctx, w.cfg.KeepAlarms, MaxSources) })
 	if err != nil {
 		return 0, err // the back-off is what counts
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// AlarmMessage is what a sink is told about an alarm: the payload of a [Notification], from
-// which each sink makes what its receiver reads.
+// AlarmMessage is an alarm as sinks get it: the payload of a [Notification], from
+// which each sink makes what its receiver reads. Its names are those of its JSON, in which a check is an event.
 type AlarmMessage struct {
 	Status    Transition `json:"status"` // ONSET or ABATED
 	RequestID string     `json:"request_id"`
@@ -26,14 +26,14 @@ type AlarmMessage struct {
 	Count     int        `json:"count,omitempty"`   // how many they are
 	// What happened, in words, if the reason does not say it: in alarms of jobs.
 	What string `json:"what,omitempty"`
-	// End is why it ended, when no beat did it: "retire", "forget", or "resume" for
+	// End is why it ended, when no heartbeat did it: "retire", "forget", or "resume" for
 	// what is no outage by the configuration that holds now.
 	End      Transition        `json:"end,omitempty"`
 	Severity string            `json:"severity,omitempty"`
 	Tags     []string          `json:"tags,omitempty"`
-	Labels   map[string]string `json:"labels,omitempty"` // the event's, and over them the source's
+	Labels   map[string]string `json:"labels,omitempty"` // the check's, and over them the source's
 	// Started is when the outage began, Raised when it was found, Ended when it
-	// was over, LastBeat when the source was last heard before.
+	// ended, LastBeat when the source was last heard before.
 	Started  time.Time  `json:"started"`
 	Raised   time.Time  `json:"raised"`
 	Ended    *time.Time `json:"ended,omitempty"`
@@ -69,7 +69,7 @@ func (c *Check) message(labels map[string]string) AlarmMessage {
 	return m
 }
 
-// Notifications tells each sink, in one order per subject.
+// Notifications are the message for each sink, in one order per subject.
 func (m AlarmMessage) Notifications(sinks []string) []Notification {
 	payload, err := json.Marshal(m)
 	if err != nil {

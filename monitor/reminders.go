@@ -41,7 +41,7 @@ func (w *Watcher) remindOfAlarms(ctx context.Context) (every time.Duration, err 
 
 // remindOfCheck reminds of the alarms of one check.
 func (w *Watcher) remindOfCheck(ctx context.Context, s settingsCache, check *Check, now time.Time) (more bool, err error) {
-	due, err := bounded(ctx, func(ctx context.Context) ([]Alarm, error) {
+	due, err := withinTimeout(ctx, func(ctx context.Context) ([]Alarm, error) {
 		return w.cfg.Store.Alarms(ctx, AlarmQuery{Check: check.Name, Standing: true, NotifiedBefore: now.Add(-check.Remind), Limit: maxReminders})
 	})
 	if err != nil {
@@ -53,7 +53,7 @@ func (w *Watcher) remindOfCheck(ctx context.Context, s settingsCache, check *Che
 		m := check.reminder(a)
 		m.Acknowledge = links.Acknowledge(a.ID)
 		r := Reminder{Alarm: a.ID, Number: m.Reminder, Notifications: m.Notifications(s.sinks)}
-		made, err := bounded(ctx, func(ctx context.Context) (bool, error) { return w.cfg.Store.Remind(ctx, r) })
+		made, err := withinTimeout(ctx, func(ctx context.Context) (bool, error) { return w.cfg.Store.Remind(ctx, r) })
 		if err != nil {
 			return false, err
 		}

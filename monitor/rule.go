@@ -2,6 +2,35 @@ package monitor
 
 import "time"
 
+// Transition is what becomes of a source.
+type Transition string
+
+// Transitions.
+const (
+	NoTransition Transition = ""       // nothing changes but the time of the next evaluation
+	Onset        Transition = "ONSET"  // an alarm is raised
+	Abated       Transition = "ABATED" // its alarm ends; a paused source stays paused
+	Resume       Transition = "resume" // its pause has ended, or its parent has returned: up, expected from now; or down, if its alarm stands
+	Return       Transition = "return" // it was retired and reports again: up, expected from its heartbeat
+	Retire       Transition = "retire" // it was down for so long, or an operator asked for it; its alarm ends
+	Forget       Transition = "forget" // its check was removed; its alarm ends, and the source is deleted
+)
+
+// Evaluation is the outcome of the rule.
+type Evaluation struct {
+	Transition Transition
+	Reason     Reason // of an Onset
+	// At is when it happened: when the limit passed, or when the heartbeat arrived that ended the outage.
+	// Never later than Now.
+	At StoreTime
+	// Due is when to evaluate the source again if nothing happens before: after Now, unless there is a
+	// transition. A heartbeat alone causes no evaluation, unless an alarm of its source stands, the source is
+	// [Retired] or in a run, or the signal is not [SignalSuccess].
+	Due StoreTime
+	// WellSince is when it recovered, while its alarm is kept because it flaps.
+	WellSince StoreTime
+}
+
 // How soon to evaluate a source again whose deadline has passed, but whose path has not been seen to work until
 // then. The pause grows with the time that has passed, or a stalled path would have all its sources evaluated
 // all the time. "unseen" is the normal wait for the next probe; "blind" is for a path whose gap has passed, too.

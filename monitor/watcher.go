@@ -3,7 +3,6 @@ package monitor
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/claim"
-	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -246,134 +244,4 @@ func (w *Watcher) setClaims(_ string, claims []claim.Claim) {
 	w.mu.Unlock()
 	wake(w.wakeDetect)
 	wake(w.wakeHousekeeping)
-}
-
-// bounded makes one request to the store, within storeTimeout.
-func bounded[T any](ctx context.Context, request func(context.Context) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
-	return request(ctx)
-}
-
-// request makes one request to the store that only succeeds or fails.
-func (w *Watcher) request(ctx context.Context, f func(context.Context) error) error {
-	_, err := bounded(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
-	return err
-}
-
-// loop is one request that is made again and again. It backs off while the request fails, and logs the
-// first failure.
-type loop struct {
-	w     *Watcher
-	doing string
-	tries int
-	at    time.Duration // of the next request
-}
-
-// due reports whether it is time.
-func (l *loop) due() bool { return l.w.clock.Now() >= l.at }
-
-// scheduleNext sets the time of the next after the outcome err.
-func (l *loop) scheduleNext(err error, every time.Duration) {
-	l.at = l.w.clock.Now() + l.delayAfter(err, every)
-}
-
-func (w *Watcher) loop(doing string) *loop { return &loop{w: w, doing: doing} }
-
-// delayAfter returns how long to wait after the outcome err: every, or a back-off.
-func (l *loop) delayAfter(err error, every time.Duration) time.Duration {
-	l.w.health.Record(l.doing, err)
-	switch {
-	case err == nil:
-		if l.tries > 0 {
-			l.w.log.Info(lease.StoreAnswers, "doing", l.doing, "after", l.tries)
-		}
-		l.tries = 0
-		return every
-	case errors.Is(err, context.Canceled):
-		return every // Run stops
-	}
-	if l.tries++; l.tries == 1 {
-		l.w.log.Warn("store request failed; retrying", "doing", l.doing, "err", err)
-	}
-	l.w.count(func(s *WatchStats) { s.Failures++ })
-	return max(every, backoff.Pause(l.tries, 100*time.Millisecond, 2*time.Second))
-}
-
-// settingsCache is the configuration that this instance uses.
-type settingsCache struct {
-	generation int64
-	read       bool
-	checks     map[int64]*StoredCheck
-	byName     map[string]*StoredCheck
-	sinks      []string
-	secret     []byte
-	// grouped is the shortest group wait, 0 when no check is grouped.
-	grouped time.Duration
-}
-
-// settingsOf returns the configuration of a generation, or of a later one.
-func (w *Watcher) settingsOf(ctx context.Context, generation int64) (settingsCache, error) {
-	w.mu.Lock()
-	s := w.settings
-	w.mu.Unlock()
-	if s.read && s.generation == generation {
-		return s, nil
-	}
-	return w.readSettings(ctx)
-}
-
-// invalidateSettings makes the next scan re-read the configuration.
-func (w *Watcher) invalidateSettings() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.settings.read = false
-}
-
-// noteStoreTime records what time it is in the store.
-func (w *Watcher) noteStoreTime(l Scan) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.seen, w.seenAt = l.Wall, w.clock.Now()
-}
-
-// nowAndSettings are the store's wall clock, counted on since it was read last, and the settings, which are read if they are not known.
-func (w *Watcher) nowAndSettings(ctx context.Context) (now time.Time, s settingsCache, err error) {
-	w.mu.Lock()
-	now, s = w.seen.Add(w.clock.Now()-w.seenAt), w.settings
-	w.mu.Unlock()
-	if !s.read {
-		s, err = w.readSettings(ctx)
-	}
-	return now, s, err
-}
-
-func (w *Watcher) readSettings(ctx context.Context) (settingsCache, error) {
-	stored, err := bounded(ctx, w.cfg.Store.Settings)
-	if err != nil {
-		return settingsCache{}, err
-	}
-	s := settingsCache{generation: stored.Generation, read: true, checks: map[int64]*StoredCheck{}, byName: map[string]*StoredCheck{}, sinks: stored.Sinks, secret: stored.Secret}
-	for i := range stored.Checks {
-		c := &stored.Checks[i]
-		s.checks[c.ID] = c
-		if old := s.byName[c.Name]; old == nil || old.Removed {
-			s.byName[c.Name] = c
-		}
-		if c.GroupBy != "" && (s.grouped == 0 || c.GroupWait < s.grouped) {
-			s.grouped = c.GroupWait
-		}
-	}
-	w.mu.Lock()
-	changed := s.generation != w.settings.generation
-	w.settings = s
-	if len(s.checks) > 0 && !w.hasChecks {
-		w.hasChecks = true
-		close(w.configured)
-	}
-	w.mu.Unlock()
-	if changed {
-		wake(w.wakeHousekeeping)
-	}
-	return s, nil
 }

@@ -1,0 +1,106 @@
+package monitor
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// settingsCache is the configuration that this instance uses.
+type settingsCache struct {
+	generation int64
+	read       bool
+	checks     map[int64]*StoredCheck
+	byName     map[string]*StoredCheck
+	sinks      []string
+	secret     []byte
+	// grouped is the shortest group wait, 0 when no check is grouped.
+	grouped time.Duration
+}
+
+// settingsOf returns the configuration of a generation, or of a later one.
+func (w *Watcher) settingsOf(ctx context.Context, generation int64) (settingsCache, error) {
+	w.mu.Lock()
+	s := w.settings
+	w.mu.Unlock()
+	if s.read && s.generation == generation {
+		return s, nil
+	}
+	return w.readSettings(ctx)
+}
+
+func (w *Watcher) readSettings(ctx context.Context) (settingsCache, error) {
+	stored, err := withinTimeout(ctx, w.cfg.Store.Settings)
+	if err != nil {
+		return settingsCache{}, err
+	}
+	s := settingsCache{generation: stored.Generation, read: true, checks: map[int64]*StoredCheck{}, byName: map[string]*StoredCheck{}, sinks: stored.Sinks, secret: stored.Secret}
+	for i := range stored.Checks {
+		c := &stored.Checks[i]
+		s.checks[c.ID] = c
+		if old := s.byName[c.Name]; old == nil || old.Removed {
+			s.byName[c.Name] = c
+		}
+		if c.GroupBy != "" && (s.grouped == 0 || c.GroupWait < s.grouped) {
+			s.grouped = c.GroupWait
+		}
+	}
+	w.mu.Lock()
+	changed := s.generation != w.settings.generation
+	w.settings = s
+	if len(s.checks) > 0 && !w.hasChecks {
+		w.hasChecks = true
+		close(w.configured)
+	}
+	w.mu.Unlock()
+	if changed {
+		wake(w.wakeHousekeeping)
+	}
+	return s, nil
+}
+
+// invalidateSettings makes the next scan re-read the configuration.
+func (w *Watcher) invalidateSettings() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.settings.read = false
+}
+
+// nowAndSettings are the store's wall clock, counted on since it was read last, and the settings, which are read if they are not known.
+func (w *Watcher) nowAndSettings(ctx context.Context) (now time.Time, s settingsCache, err error) {
+	w.mu.Lock()
+	now, s = w.seen.Add(w.clock.Now()-w.seenAt), w.settings
+	w.mu.Unlock()
+	if !s.read {
+		s, err = w.readSettings(ctx)
+	}
+	return now, s, err
+}
+
+// noteStoreTime records what time it is in the store.
+func (w *Watcher) noteStoreTime(l Scan) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen, w.seenAt = l.Wall, w.clock.Now()
+}
+
+// ErrNotConfigured: the store has no check yet. Until it has one, intake takes nothing, so that nothing is thrown
+// away: senders try again, and a topic keeps its messages.
+var ErrNotConfigured = errors.New("monitor: no check is configured yet")
+
+// Configured is closed when this instance has seen a first check. It stays closed when all checks are removed.
+func (w *Watcher) Configured() <-chan struct{} { return w.configured }
+
+// AnyDomain reports whether VES events of every domain count as heartbeats of a check.
+func (w *Watcher) AnyDomain(check string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := w.settings.byName[check]
+	return c != nil && !c.Removed && c.AnyDomain
+}
+
+// Refresh reads the configuration now, and not with the next scan.
+func (w *Watcher) Refresh(ctx context.Context) error {
+	_, err := w.readSettings(ctx)
+	return err
+}
