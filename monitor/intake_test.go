@@ -131,6 +131,7 @@ func open(t *testing.T, s *spy, cfg monitor.IntakeConfig) *inlet {
 	if err != nil {
 		t.Fatal(err)
 	}
+	path := in.OpenPath(monitor.PathConfig{Name: "http", Synchronous: true}) // before Run, whose first flush proves what is open
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -141,7 +142,7 @@ func open(t *testing.T, s *spy, cfg monitor.IntakeConfig) *inlet {
 	}()
 	stop := sync.OnceFunc(func() { cancel(); <-done })
 	t.Cleanup(stop)
-	return &inlet{Intake: in, IntakePath: in.OpenPath(monitor.PathConfig{Name: "http", Synchronous: true}), t: t, spy: s, stop: stop}
+	return &inlet{Intake: in, IntakePath: path, t: t, spy: s, stop: stop}
 }
 
 // take takes beats that must be accepted.
