@@ -135,6 +135,9 @@ type BeatsTaken struct {
 // BeatError is why a heartbeat was not accepted; Index is its place among those sent.
 type BeatError struct {
 	Index  int    `json:"index"`
-	Cause  string `json:"cause"`
-	Detail string `json:"detail"`
+	Cause  string `json:"cause"`  // stable: look at this in programs
+	Detail string `json:"detail"` // for operators
 }
+
+// CauseCheckFull is the cause of a [BeatError] whose source was not learned, as its check has learned as many as it may.
+const CauseCheckFull = "check_full"

@@ -28,7 +28,7 @@ func (s monitorStore) Monitor() monitor.Store { return s.table }
 func serveMonitor(t *testing.T) (*checks.Memory, *client.Client) {
 	t.Helper()
 	table := checks.NewMemory(checks.Options{})
-	events := []monitor.Check{{Name: "a b/ü?%2F", Interval: time.Minute}, {Name: "web", Interval: time.Minute}}
+	events := []monitor.Check{{Name: "a b/ü?%2F", Interval: time.Minute}, {Name: "web", Interval: time.Minute}, {Name: "few", Interval: time.Minute, MaxLearned: 1}}
 	if _, err := table.Configure(t.Context(), monitor.Configuration{Checks: events}); err != nil {
 		t.Fatal(err)
 	}
@@ -52,6 +52,18 @@ func serveMonitor(t *testing.T) (*checks.Memory, *client.Client) {
 	srv := httptest.NewServer(s.Handler())
 	t.Cleanup(srv.Close)
 	return table, connect(t, srv.URL, token)
+}
+
+// TestBeatOfAFullCheck: a program can tell it from other heartbeats that were not accepted.
+func TestBeatOfAFullCheck(t *testing.T) {
+	_, c := serveMonitor(t)
+	if taken, err := c.Beats(t.Context(), apitype.Beat{Check: "few", Source: "x"}); err != nil || taken.Accepted != 1 {
+		t.Errorf("the first source: %+v, %v", taken, err)
+	}
+	taken, err := c.Beats(t.Context(), apitype.Beat{Check: "few", Source: "y"})
+	if err != nil || taken.Unknown != 1 || len(taken.Errors) != 1 || taken.Errors[0].Cause != apitype.CauseCheckFull {
+		t.Errorf("one source more than the check may learn: %+v, %v", taken, err)
+	}
 }
 
 func TestBeatsAndSources(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -191,7 +190,7 @@ func (a *app) beatServer(ctx context.Context, b monitor.Heartbeat) error {
 			return fmt.Errorf("%w: the server answered %d: %s", lease.ErrUnavailable, refused.Status, termtext.Line(refused.Error()))
 		case err != nil:
 			return apiError(err)
-		case taken.Unknown > 0 && len(taken.Errors) > 0 && strings.HasSuffix(taken.Errors[0].Detail, monitor.WhyFull):
+		case taken.Unknown > 0 && len(taken.Errors) > 0 && taken.Errors[0].Cause == apitype.CauseCheckFull:
 			return errFull(b)
 		case taken.Unknown > 0:
 			return fmt.Errorf("%w: %q, or it is fixed to declared sources", monitor.ErrNoCheck, b.Check)

@@ -42,7 +42,7 @@ func TestBeatOfAFullCheck(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(apitype.BeatsTaken{Unknown: 1, Errors: []apitype.BeatError{{Cause: "unknown_event", Detail: `event "few", source "b": ` + monitor.WhyFull}}})
+		_ = json.NewEncoder(w).Encode(apitype.BeatsTaken{Unknown: 1, Errors: []apitype.BeatError{{Cause: apitype.CauseCheckFull, Detail: "in words of another version"}}})
 	}))
 	defer srv.Close()
 	code, out := ask(t, "source", "beat", "few", "b", "--server", srv.URL)

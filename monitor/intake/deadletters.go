@@ -24,6 +24,7 @@ const (
 	BadNumber  Cause = "number"        // a code or a sequence that is none
 	BadSignal  Cause = "signal"        // neither ok nor start nor fail
 	NotKnown   Cause = "unknown_event" // not configured; or fixed, and the source is not declared
+	CheckFull  Cause = "check_full"    // its check has learned as many sources as it may
 	Forbidden  Cause = "forbidden"     // the key is not for this event
 	Answer     Cause = "answer"        // a router's answer that is broken or too large
 	Refused    Cause = "refused"       // the store does not take it
@@ -31,6 +32,9 @@ const (
 	// OtherDomain is no fault: a VES event of another domain than heartbeat, which is counted and not kept.
 	OtherDomain Cause = "other_domain"
 )
+
+// isUnknown reports whether a heartbeat of this cause counts as unknown: its source is not known, and was not learned.
+func (c Cause) isUnknown() bool { return c == NotKnown || c == CheckFull }
 
 const (
 	defaultLetters = 100

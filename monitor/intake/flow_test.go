@@ -47,7 +47,11 @@ func (f *flow) Record(ctx context.Context, beats []monitor.Heartbeat) ([]monitor
 	defer f.mu.Unlock()
 	outcomes := make([]monitor.Outcome, len(beats))
 	for i, b := range beats {
-		if strings.HasPrefix(b.Check, "x") {
+		switch {
+		case b.Check == "xfull":
+			outcomes[i] = monitor.Full
+			continue
+		case strings.HasPrefix(b.Check, "x"):
 			outcomes[i] = monitor.Unknown
 			continue
 		}

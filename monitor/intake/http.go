@@ -187,7 +187,7 @@ type itemError struct {
 }
 
 func (t *tally) add(index int, cause Cause, detail string) {
-	if cause == NotKnown {
+	if cause.isUnknown() {
 		t.Unknown++
 	} else {
 		t.Bad++
@@ -255,7 +255,7 @@ func recordOutcomes(d *decoder, outcomes []monitor.Outcome, path string, letters
 		}
 		detail := fmt.Sprintf("event %q, source %q", b.Check, b.Source)
 		if o == monitor.Full {
-			detail += ": " + monitor.WhyFull
+			cause, detail = CheckFull, detail+": "+monitor.WhyFull
 		}
 		letters.Add(DeadLetter{At: now, Path: path, Cause: cause, Detail: detail})
 		tell(d.places[i], cause, detail)

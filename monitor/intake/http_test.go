@@ -73,6 +73,7 @@ func TestBeats(t *testing.T) {
 		{"some", `[{"event":"e","source":"a"},{"event":"e"},{"event":"x","source":"a"},7,{"event":"e","source":"b"}]`, 202,
 			`{"accepted":2,"unknown":1,"bad":2,"errors":[{"index":1,"cause":"no_source","detail":"source is missing"},{"index":3,"cause":"kind","detail":"it is not a valid JSON object"},{"index":2,"cause":"unknown_event","detail":"event \"x\", source \"a\""}]}`, []monitor.Heartbeat{one, two}},
 		{"one that is unknown", `{"event":"x","source":"a"}`, 404, `{"accepted":0,"unknown":1,"bad":0,"errors":[{"index":0,"cause":"unknown_event","detail":"event \"x\", source \"a\""}]}`, nil},
+		{"one of a full check", `{"event":"xfull","source":"a"}`, 404, `{"accepted":0,"unknown":1,"bad":0,"errors":[{"index":0,"cause":"check_full","detail":"event \"xfull\", source \"a\": ` + monitor.WhyFull + `"}]}`, nil},
 		{"an array of one that is unknown", `[{"event":"x","source":"a"}]`, 202, `{"accepted":0,"unknown":1,"bad":0,"errors":[{"index":0,"cause":"unknown_event","detail":"event \"x\", source \"a\""}]}`, nil},
 		{"one that is bad", `{"event":"e","source":"a","code":900}`, 400, `{"accepted":0,"unknown":0,"bad":1,"errors":[{"index":0,"cause":"number","detail":"code is not 0 to 255"}]}`, nil},
 		{"no JSON", `event=e&source=a`, 400, `{"title":"Bad Request","status":400,"code":"syntax","detail":"no JSON: no value begins like this, at byte 0"}`, nil},

@@ -84,7 +84,7 @@ func (h *HTTP) recordOne(ctx context.Context, b monitor.Heartbeat) error {
 	cause := Cause("")
 	recordOutcomes(&d, outcomes, h.cfg.Name, h.cfg.Letters, func(_ int, c Cause, _ string) { cause = c })
 	switch {
-	case cause == NotKnown:
+	case cause.isUnknown():
 		return errEvent
 	case cause != "":
 		return fmt.Errorf("%w: the store does not take it", lease.ErrInvalid)

@@ -256,10 +256,10 @@ func (r *Router) flush(ctx context.Context) bool {
 	}
 	var unknown, bad, other int64
 	recordOutcomes(&r.decoder, outcomes, r.cfg.Name, r.cfg.Letters, func(_ int, cause Cause, _ string) {
-		switch cause {
-		case NotKnown:
+		switch {
+		case cause.isUnknown():
 			unknown++
-		case OtherDomain:
+		case cause == OtherDomain:
 			other++
 		default:
 			bad++
