@@ -23,7 +23,7 @@ func viewMessage(b dispatch.Record) apitype.Message {
 	}
 	for _, s := range b.Trail {
 		out.Trail = append(out.Trail, apitype.MessageStep{
-			At: s.At, State: string(s.State), Term: s.Term, Attempt: s.Attempt, Code: s.Code, Detail: s.Detail,
+			At: s.At, State: string(s.State), Term: s.Term, Attempt: s.Attempt, Code: s.Code, Detail: s.Detail, Action: string(s.Action),
 		})
 	}
 	return out

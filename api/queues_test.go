@@ -369,8 +369,8 @@ func TestActions(t *testing.T) {
 
 	var b apitype.Message
 	g.do("GET", "/v1/queues/orders/messages/a0", "").into(&b)
-	if last := b.Trail[len(b.Trail)-1]; !strings.Contains(last.Detail, "alice (192.0.2.1)") {
-		t.Errorf("the trail does not tell who: %+v", b.Trail)
+	if last := b.Trail[len(b.Trail)-1]; !strings.Contains(last.Detail, "alice (192.0.2.1)") || last.Action == "" {
+		t.Errorf("the trail does not tell who, or what was done: %+v", b.Trail)
 	}
 }
 

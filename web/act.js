@@ -108,11 +108,11 @@ const words = {
 
 const over = ['invalid', 'failed', 'cancelled'];
 
-// mayHaveIt: the target may have the message. One that was skipped while that was unknown still counts; the server
-// refuses what this page cannot see.
+// mayHaveIt: the target may have the message. One that was skipped or cancelled while that was unknown still counts; the
+// server refuses what this page cannot see.
 function mayHaveIt(b) {
   const [before, last] = (b.trail || []).slice(-2);
-  return ['unknown', 'pending', 'valid'].includes(b.state) || Boolean(last) && last.state === 'failed' && (last.detail || '').startsWith('skip by ')
+  return ['unknown', 'pending', 'valid'].includes(b.state) || Boolean(last) && ['skip', 'cancel'].includes(last.action)
     && ['submitting', 'pending', 'valid', 'unknown'].includes(before.state);
 }
 

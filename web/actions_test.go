@@ -56,6 +56,7 @@ func testActions(t *testing.T, b *webtest.Browser) {
 		}
 	}
 	p.Click("#browse-close", "")
+	retrySkipped(p)
 	actOnMonitor(t, p)
 	removeThings(t, s, p)
 	actOnShards(t, s, p)
@@ -74,6 +75,16 @@ func testActions(t *testing.T, b *webtest.Browser) {
 		if !strings.HasPrefix(text, "Failed to load resource") { // requests that were refused, as they should be
 			t.Errorf("after everything: %s", text)
 		}
+	}
+}
+
+// retrySkipped: what the target may have is asked about, also after it was skipped or cancelled, whatever the words of its trail.
+func retrySkipped(p *webtest.Page) {
+	for action, mayHave := range map[string]bool{"skip": true, "cancel": true, "": false} {
+		p.Eval(fmt.Sprintf(`import('/act.js').then((page) => page.askToAct('retry',
+			{ queue: 'orders', key: 'k', id: 'm', state: 'failed', blocks: false, trail: [{ state: 'pending' }, { state: 'failed', action: %q, detail: 'words' }] }))`, action), nil)
+		p.Until(fmt.Sprintf(`document.querySelector('#act').open && document.querySelector('#act-text').textContent.includes('may have it') === %t`, mayHave))
+		p.Click("#act-cancel", "")
 	}
 }
 

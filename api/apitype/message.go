@@ -42,6 +42,8 @@ type MessageStep struct {
 	Attempt int       `json:"attempt,omitempty"`
 	Code    int       `json:"code,omitempty"`
 	Detail  string    `json:"detail,omitempty"`
+	// Action of the operator that this entry is of, if any; Detail names the operator.
+	Action string `json:"action,omitempty" enum:"retry,retry-unknown,skip,cancel"`
 }
 
 // NewMessage is a message to enqueue. Give at most one of the three payloads.
