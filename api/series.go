@@ -42,8 +42,11 @@ type series struct {
 	slot  int64 // the latest; points of it may still be written
 	lines map[string]*ring
 
+	// Of the poller alone:
+
 	accepted int64 // beats, when they were last counted; negative before
 	counted  time.Time
+	plans    map[string]int64 // by shard: the epoch of its latest plan that has ended, when last read
 }
 
 func newSeries() *series { return &series{lines: map[string]*ring{}, accepted: -1} }
@@ -110,31 +113,49 @@ func (s *series) makeRoom() bool {
 	return false
 }
 
-// recordTakeovers takes the takeovers from what happened.
+// recordTakeovers records the takeovers of roles.
 func (s *series) recordTakeovers(events []history.Event) {
 	for _, e := range events {
 		first := e.Reason == history.Vacant && e.Duration == 0
-		if e.To == "" || e.From == e.To || first || e.Duration > longestTakeover {
-			continue
+		if e.Part == elect.Space && e.To != "" && e.From != e.To && !first && e.Duration <= longestTakeover {
+			s.recordTakeover(e.Part, e.Subject, e.Duration)
 		}
-		plan := strings.HasPrefix(e.Reason, "failover") || strings.HasPrefix(e.Reason, "switchover")
-		if e.Part != elect.Space && (e.Part != shard.Space || !plan) {
-			continue
-		}
-		ms := float64(timeWithoutHolder(e).Microseconds()) / 1000
-		s.record("takeover", "ms", ms, true)
-		s.record("takeover/"+e.Part+"/"+e.Subject, "ms", ms, true)
 	}
 }
 
-// timeWithoutHolder is the time without a holder before a takeover. The plan of a shard continues until the
-// others follow, and tells in its reason how long that took.
-func timeWithoutHolder(e history.Event) time.Duration {
-	_, last, _ := strings.Cut(e.Reason, ", "+string(shard.Following)+" ")
-	if following, err := time.ParseDuration(last); err == nil && e.Part == shard.Space {
-		return max(0, e.Duration-following)
+// recordPlans records the takeovers of shards: the plans that have ended since the last call with another primary. What had
+// ended before a shard was first seen is not of now.
+func (s *series) recordPlans(shards []shard.View) {
+	seen := make(map[string]int64, len(shards))
+	for _, v := range shards {
+		last := v.Row.Last
+		if last == nil {
+			last = &shard.Plan{}
+		}
+		seen[v.Row.Name] = last.Epoch
+		moved := (last.Kind == shard.Failover || last.Kind == shard.Switchover) && last.Failed == "" && last.To != "" && last.From != last.To
+		if before, known := s.plans[v.Row.Name]; known && last.Epoch != before && moved && last.Took <= longestTakeover {
+			s.recordTakeover(shard.Space, v.Row.Name, timeWithoutPrimary(*last))
+		}
 	}
-	return e.Duration
+	s.plans = seen
+}
+
+// timeWithoutPrimary is how long the shard had no primary that took writes. Its plan continues until the others follow.
+func timeWithoutPrimary(p shard.Plan) time.Duration {
+	without := p.Took
+	for _, step := range p.Steps {
+		if step.Phase == shard.Following {
+			without -= step.Took
+		}
+	}
+	return max(0, without)
+}
+
+func (s *series) recordTakeover(part, subject string, without time.Duration) {
+	ms := float64(without.Microseconds()) / 1000
+	s.record("takeover", "ms", ms, true)
+	s.record("takeover/"+part+"/"+subject, "ms", ms, true)
 }
 
 // sample takes a point of everything that has a level.

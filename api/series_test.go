@@ -8,6 +8,7 @@ import (
 
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/history"
+	"github.com/understudy-ha/understudy/shard"
 )
 
 type seriesAnswer struct {
@@ -100,10 +101,19 @@ func TestTakeoversAreSeries(t *testing.T) {
 		event("role", "", "a", history.Vacant, 9, 24*time.Hour),    // nobody was there to take over
 		event("role", "a", "a", "asked to resign", 9, time.Second), // nothing changed hands
 		event("role", "a", "", "released", 9, time.Second),         // it was let go
-		event("shard", "a", "b", "vacant", 9, time.Second),         // its lease, not its primary
-		event("shard", "a", "b", "failover: detaching 1s, promoting 1s, following 3.1s", 9, 5100*time.Millisecond),
+		event("shard", "a", "b", "vacant", 9, time.Second),         // a shard's are those of its plans
 		event("monitor/sources", "", "b", history.Vacant, 9, time.Second),
 	})
+	ended := func(epoch int64, kind shard.Kind, failed string) shard.View {
+		return shard.View{Row: shard.Row{Name: "x", Last: &shard.Plan{Epoch: epoch, Kind: kind, From: "a", To: "b", Failed: failed, Took: time.Duration(epoch) * time.Second,
+			Steps: []shard.Step{{Phase: shard.Detaching, Took: time.Second}, {Phase: shard.Following, Took: 3 * time.Second}}}}}
+	}
+	for _, v := range []shard.View{
+		ended(9, shard.Failover, ""), // before the shard was seen
+		ended(5, shard.Failover, ""), ended(5, shard.Failover, ""), ended(7, shard.Failover, "nobody can be promoted"), ended(8, shard.Repair, ""),
+	} {
+		s.recordPlans([]shard.View{v})
+	}
 	for name, want := range map[string]string{"takeover": "2000", "takeover/role/x": "40", "takeover/shard/x": "2000"} {
 		if l := s.lines[name]; l == nil || known(s.points(l)) != want {
 			t.Errorf("%s is %+v, want %s", name, l, want)
@@ -136,5 +146,13 @@ func TestSampleOfShards(t *testing.T) {
 	b.series.sample(t.Context(), b)
 	if got := g.series("?name=lag/orders"); len(got.Series) != 1 || known(got.Series[0].Points) != "10" {
 		t.Errorf("%+v", got)
+	}
+	b.poll(t.Context())
+	g.decide(func(r *shard.Row) {
+		r.Last = &shard.Plan{Epoch: 8, Kind: shard.Failover, From: nodeID(1), To: nodeID(2), Took: 2 * time.Second}
+	})
+	b.poll(t.Context())
+	if got := g.series("?name=takeover/shard/orders"); len(got.Series) != 1 || known(got.Series[0].Points) != "2000" {
+		t.Errorf("after a failover: %+v", got)
 	}
 }

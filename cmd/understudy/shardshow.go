@@ -63,7 +63,7 @@ func (a *app) printShardHead(s apitype.Shard) error {
 		health += ": " + s.Reason
 	}
 	switch {
-	case strings.HasPrefix(s.Blocked, s.Reason): // it goes on where the reason ends
+	case s.Blocked != "" && s.Health == string(shard.Stuck) && s.Paused == nil: // then it repeats the reason, and says what to do
 		health = s.Health + ": " + s.Blocked
 	case s.Blocked != "":
 		health += ". " + s.Blocked

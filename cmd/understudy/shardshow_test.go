@@ -26,13 +26,17 @@ func TestShownWithoutARecord(t *testing.T) {
 
 // What blocks a failover often begins with what is believed of the primary: that is printed once.
 func TestReasonIsPrintedOnce(t *testing.T) {
-	for _, c := range []struct{ blocked, want string }{
-		{"it is silent. Make sure that it is dead, then: force it", "stuck: it is silent. Make sure that it is dead, then: force it\n"},
-		{"failover is paused", "stuck: it is silent. failover is paused\n"},
+	for _, c := range []struct {
+		blocked string
+		paused  *apitype.ShardPause
+		want    string
+	}{
+		{"in other words: it is silent. Make sure that it is dead, then: force it", nil, "stuck: in other words: it is silent. Make sure that it is dead, then: force it\n"},
+		{"failover is paused", &apitype.ShardPause{By: "alice"}, "stuck: it is silent. failover is paused\n"},
 	} {
 		var out bytes.Buffer
 		a := &app{stdout: &out}
-		if err := a.printShardHead(apitype.Shard{Name: "orders", Health: "stuck", Reason: "it is silent", Blocked: c.blocked}); err != nil {
+		if err := a.printShardHead(apitype.Shard{Name: "orders", Health: "stuck", Reason: "it is silent", Blocked: c.blocked, Paused: c.paused}); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.Contains(out.String(), c.want) || strings.Count(out.String(), "it is silent") != 1 {
