@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -54,11 +53,11 @@ func refusal(e protocol.Refuse) (wire.Code, error) {
 }
 
 // referred is what a caller gets in place of another peer's name.
-func referred(why string) error {
-	if strings.HasPrefix(why, "not a member") {
+func referred(e protocol.Refer) error {
+	if e.NotMember {
 		return ErrNotMember
 	}
-	return &Failure{Text: why}
+	return &Failure{Text: e.Why}
 }
 
 // value gives a copy to whoever waited for it.
@@ -101,7 +100,7 @@ func (l *loop) answer(e protocol.Effect) {
 		}
 	case protocol.Refer:
 		if who := l.takeWaiter(e.Token); who != nil {
-			l.referWaiter(who, referred(e.Why))
+			l.referWaiter(who, referred(e))
 		}
 	case protocol.Refuse:
 		if who := l.takeWaiter(e.Token); who != nil {

@@ -9,10 +9,10 @@ func (m *Machine) startCandidacy(k *key) {
 		return // it already stands or fetches, or its vote is promised to another
 	case !m.isMember():
 		// The members do not count its questions: a client must ask one of them.
-		m.referAll(k, "not a member")
+		m.referAll(k, Refer{NotMember: true, Why: "not a member"})
 		return
 	case m.Passive:
-		m.referAll(k, "this peer does not fetch")
+		m.referAll(k, Refer{Why: "this peer does not fetch"})
 		return
 	case m.now.Boot < m.lostUntil:
 		m.refuseAll(k, Broken, m.lostStorage(), m.lostUntil-m.now.Boot)

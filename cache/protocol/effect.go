@@ -22,10 +22,11 @@ type Reply struct {
 // KeepAlive tells someone that the wait continues.
 type KeepAlive struct{ Token Token }
 
-// Refer tells someone to ask another peer.
+// Refer tells someone to ask another peer: this one is not a member, or does not fetch.
 type Refer struct {
-	Token Token
-	Why   string
+	Token     Token
+	NotMember bool
+	Why       string
 }
 
 // Refuse tells someone that there is no value, why, and when to ask again.

@@ -159,10 +159,11 @@ func (m *Machine) refuseAll(k *key, reason Reason, why string, wait time.Duratio
 }
 
 // referAll sends everyone who waits to another peer.
-func (m *Machine) referAll(k *key, why string) {
+func (m *Machine) referAll(k *key, refer Refer) {
 	k.wanted, k.round, k.restartedOnce = false, 0, false
 	m.answerSome(k, func(w *waiter) bool {
-		m.emit(Refer{w.token, why})
+		refer.Token = w.token
+		m.emit(refer)
 		return true
 	})
 }
