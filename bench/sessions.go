@@ -1,14 +1,15 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/understudy-ha/understudy/api/apitype"
+	"github.com/understudy-ha/understudy/api/client"
+	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -23,62 +24,49 @@ type sessionsOptions struct {
 	Count  int
 }
 
-var errServerBusy = errors.New("the server is busy")
-
 // runSessions keeps the sessions until its input ends. One that lapses ends the process: what is measured would be less.
 func runSessions(c *child, o sessionsOptions) error {
-	client := &http.Client{Timeout: lease.DefaultTimeout}
-	try := func(method, path string, body, out any) error {
-		data, err := json.Marshal(body)
-		if err != nil {
-			return err
-		}
-		r, err := http.NewRequest(method, "http://"+o.Server+path, bytes.NewReader(data))
-		if err != nil {
-			return err
-		}
-		answer, err := client.Do(r)
-		if err != nil {
-			return err
-		}
-		defer answer.Body.Close()
-		if answer.StatusCode == http.StatusServiceUnavailable {
-			return errServerBusy
-		}
-		if answer.StatusCode >= http.StatusBadRequest {
-			return fmt.Errorf("%s %s: %s", method, path, answer.Status)
-		}
-		return json.NewDecoder(answer.Body).Decode(out)
+	server, err := client.New(client.Config{URL: "http://" + o.Server, HTTP: &http.Client{Timeout: lease.DefaultTimeout}})
+	if err != nil {
+		return err
 	}
-	ask := func(method, path string, body, out any) (err error) {
-		for range 100 { // the store is busy while a crowd starts
-			if err = try(method, path, body, out); err != errServerBusy {
+	ctx := context.Background()
+	// The store is busy while a crowd starts.
+	retryBusy := func(call func() error) (err error) {
+		for range 100 {
+			err = call()
+			if refused, ok := errors.AsType[*client.Error](err); !ok || refused.Status != http.StatusServiceUnavailable {
 				break
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
 		return err
 	}
-	var all apitype.SessionIDs
+	var ids []string
 	renew := func() error {
-		var out apitype.Renewals
-		if err := ask("POST", "/v1/sessions/renew", all, &out); err != nil {
+		return retryBusy(func() error {
+			out, err := server.RenewSessions(ctx, ids...)
+			if err == nil && len(out.Lapsed) > 0 {
+				err = fmt.Errorf("%d sessions have lapsed", len(out.Lapsed))
+			}
 			return err
-		}
-		if len(out.Lapsed) > 0 {
-			return fmt.Errorf("%d sessions have lapsed", len(out.Lapsed))
-		}
-		return nil
+		})
 	}
 	last := time.Now()
 	for i := range o.Count {
-		var s apitype.StartedSession
 		name := fmt.Sprintf("party-%d", o.First+i)
-		if err := ask("POST", "/v1/sessions", apitype.NewSession{Name: name}, &s); err != nil {
+		var s apitype.StartedSession
+		if err := retryBusy(func() (err error) {
+			s, err = server.StartSession(ctx, apitype.NewSession{Name: name})
+			return err
+		}); err != nil {
 			return err
 		}
-		all.Sessions = append(all.Sessions, s.Session)
-		if err := ask("PUT", "/v1/leases/role/"+name, apitype.AcquireRequest{Session: s.Session}, new(apitype.Lease)); err != nil {
+		ids = append(ids, s.Session)
+		if err := retryBusy(func() error {
+			_, err := server.Acquire(ctx, elect.Space, name, s.Session, 0)
+			return err
+		}); err != nil {
 			return err
 		}
 		if time.Since(last) > lease.DefaultInterval {

@@ -8,11 +8,6 @@ import (
 	"github.com/understudy-ha/understudy/api/apitype"
 )
 
-// Sessions lists the instances that are alive.
-func (c *Client) Sessions(ctx context.Context) ([]apitype.Session, error) {
-	return list(ctx, c, "/v1/sessions", func(p apitype.Sessions) ([]apitype.Session, string) { return p.Sessions, p.Next })
-}
-
 // Overview answers at a glance.
 func (c *Client) Overview(ctx context.Context) (apitype.Overview, error) {
 	return get[apitype.Overview](ctx, c, "/v1/overview", nil)
