@@ -11,6 +11,7 @@ import (
 func (d *Dispatcher) watchBlocked(ctx context.Context) {
 	for lease.Sleep(ctx, d.clock, reportEvery) {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
+		asked := d.clock.Now()
 		keys, err := d.cfg.Admin.Keys(call, KeyQuery{Queue: d.cfg.Name, Blocked: true})
 		cancel()
 		if err != nil {
@@ -22,14 +23,14 @@ func (d *Dispatcher) watchBlocked(ctx context.Context) {
 			} else {
 				d.report.blocked.succeed(now)
 			}
-			d.m.dropUnblocked(keys)
+			d.m.dropUnblocked(keys, asked)
 		})
 	}
 }
 
 // dropUnblocked forgets stuck messages that operators have acted on: their keys are not this instance's any more. keys
-// are all that are blocked, unless there are too many.
-func (m *machine) dropUnblocked(keys []KeyRecord) {
+// are all that were blocked when they were asked for, unless there are too many: what has become stuck since is not among them.
+func (m *machine) dropUnblocked(keys []KeyRecord, asked time.Duration) {
 	if len(keys) == MaxPage {
 		return
 	}
@@ -38,7 +39,7 @@ func (m *machine) dropUnblocked(keys []KeyRecord) {
 		blocked[k.Key] = true
 	}
 	for _, s := range m.slots {
-		if s.stuck && s.phase == atTarget && !s.polling && !blocked[s.key] {
+		if s.stuckAt > 0 && s.stuckAt < asked && s.phase == atTarget && !s.polling && !blocked[s.key] {
 			m.setPhase(s, gone)
 		}
 	}

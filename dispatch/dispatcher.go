@@ -84,13 +84,16 @@ var errStopped = errors.New("this instance stopped before the target answered")
 
 // Run delivers until ctx ends; call it once. Then it releases every key without a
 // submission in flight at once, waits up to StopGrace for the others, releases the
-// rest as unknown, and returns nil when everything that it started has stopped. The
-// keeper must run until Run has returned.
+// rest as unknown, and returns nil when everything that it started has stopped. While the
+// store does not answer it gives up five seconds after StopGrace: its keys are free when the
+// session lapses. The keeper must run until Run has returned.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	var started sync.WaitGroup
 	work, cancelWork := context.WithCancelCause(context.WithoutCancel(ctx))
 	polls, cancelPolls := context.WithCancel(work)
+	calls, cancelCalls := context.WithCancel(context.WithoutCancel(ctx))
 	defer started.Wait()
+	defer cancelCalls() // under way still if the store does not answer; whether they took effect nobody asks any more
 	defer cancelWork(errStopped)
 	defer cancelPolls()
 	for range d.cfg.Concurrency {
@@ -107,7 +110,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	woken := d.cfg.Keeper.Notifier().Subscribe(claim.WakeID(Space(d.cfg.Name)))
 	defer woken.Close()
 
-	r := run{d: d, work: work, polls: polls, started: &started}
+	r := run{d: d, calls: calls, polls: polls, started: &started}
 	stopping, hard := ctx.Done(), (<-chan time.Time)(nil)
 	var giveUp <-chan time.Time
 	for !d.m.isDone() {
@@ -271,9 +274,9 @@ const callTimeout = 10 * time.Second
 
 // run is the life of one call of Run.
 type run struct {
-	d           *Dispatcher
-	work, polls context.Context
-	started     *sync.WaitGroup
+	d            *Dispatcher
+	calls, polls context.Context // of requests to the store, of status queries
+	started      *sync.WaitGroup
 }
 
 func (r run) execute(effects []effect) {
@@ -330,7 +333,7 @@ func (r run) execute(effects []effect) {
 // callStore makes a request to the store; the runner calls the function that it returns.
 func (r run) callStore(f func(context.Context) func(time.Duration)) {
 	r.started.Go(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.work), callTimeout)
+		ctx, cancel := context.WithTimeout(r.calls, callTimeout)
 		defer cancel()
 		r.d.events <- f(ctx)
 	})

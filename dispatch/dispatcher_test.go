@@ -535,6 +535,23 @@ func TestRate(t *testing.T) {
 	})
 }
 
+// TestRateCountsSubmissions: to look for another message of a key that has none costs nothing of the rate. A submission takes as
+// long as it takes to earn the next one, so that both come in one exchange.
+func TestRateCountsSubmissions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, g := newPlace(t), newTarget()
+		g.takes = 50 * time.Millisecond
+		for key := range 200 {
+			p.add(fmt.Sprint("key", key), 1)
+		}
+		p.start("a", g, func(c *dispatch.Config) { c.Rate = 20 })
+		time.Sleep(5 * time.Second)
+		if n := g.total(); n < 90 || n > 103 {
+			t.Errorf("%d submissions in 5 s at 20 a second", n)
+		}
+	})
+}
+
 func TestJoinerGetsItsShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, g := newPlace(t), newTarget()

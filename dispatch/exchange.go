@@ -111,6 +111,7 @@ func (m *machine) popUnanswered(most int) (out []*slot) {
 func (m *machine) handleExchange(now time.Duration, x *exchangeRequest, out ExchangeResult, err error, unknown bool) {
 	if !m.requestEnded(now, err) {
 		m.results = append(x.results, m.results...)
+		m.limiter.spend(-len(x.starts))
 		for _, s := range x.starts {
 			// Unknown: the store may have started the step. Nothing was sent for it, so
 			// the next exchange may start it again.
@@ -128,6 +129,7 @@ func (m *machine) handleExchange(now time.Duration, x *exchangeRequest, out Exch
 	for _, a := range out.Begun {
 		started[a.Key] = a
 	}
+	m.limiter.spend(len(started) - len(x.starts)) // a key that had nothing to start costs nothing of the rate
 	for _, r := range x.results {
 		if _, again := started[r.slot.key]; !again {
 			m.applyHolding(now, r.slot, out.Holdings[r.slot.key])
@@ -162,6 +164,8 @@ func (m *machine) handleReceipt(now time.Duration, r unrecordedResult, accepted 
 		m.retries.add(now + r.result.Wait)
 	case Next, Block:
 		delete(m.losses, r.result.Key)
+	case Stuck:
+		r.slot.stuckAt = now
 	}
 	if m.onRecorded != nil {
 		m.onRecorded(r.slot.assignment.ID, r.result)
@@ -177,7 +181,7 @@ func (m *machine) handleAssignment(now time.Duration, x *exchangeRequest, s *slo
 		m.toSend = append(m.toSend, s)
 	case m.rule.Semantics.HasStatus:
 		s.state = Pending
-		s.since, s.asked, s.stuck = now, 1, false // not the first question: how long the target has it is not known
+		s.since, s.asked, s.stuckAt = now, 1, 0 // not the first question: how long the target has it is not known
 		m.schedulePoll(s, now)
 	default:
 		// Pending at an earlier target of this queue, and the present one cannot be

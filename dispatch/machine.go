@@ -91,7 +91,7 @@ type slot struct {
 	early      bool          // asked along with others, before its time
 	asked      int           // questions about the head since the target has it
 	since      time.Duration // since when the target has the head, as far as this instance knows
-	stuck      bool          // it was recorded that the target does not decide
+	stuckAt    time.Duration // when it was recorded that the target does not decide; 0: it was not
 }
 
 // unrecordedResult is a result that is not recorded yet.

@@ -102,8 +102,7 @@ func (m *machine) handlePollAnswers(now time.Duration, group []*slot, answers []
 		same := r.After == Hold && (r.State == s.state || answer.Outcome == Uncertain)
 		if r.After == Hold && now-s.since >= m.cfg.UndecidedAfter {
 			r = stuckResult(r, answer, cmp.Or(s.state, Pending), now-s.since)
-			same = same && s.stuck
-			s.stuck = true
+			same = same && s.stuckAt > 0
 		}
 		if same {
 			m.schedulePoll(s, next)

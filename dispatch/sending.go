@@ -43,7 +43,7 @@ func (m *machine) handleAnswer(now time.Duration, s *slot, a Assignment, answer 
 	m.fast = took < fastAnswer
 	a.Refused = m.refusals.note(now, a, answer.Permanent)
 	s.assignment = a
-	s.since, s.asked, s.stuck = now, 0, false
+	s.since, s.asked, s.stuckAt = now, 0, 0
 	r := m.rule.Classify(a, answer, m.cfg.Jitter())
 	if a.Work == Send && r.State == Unknown && r.After == RetryLater && !answer.RequestEnded && !m.rule.Semantics.Deduplicates {
 		// The target may still be executing it, until the deadline. Before that, "not

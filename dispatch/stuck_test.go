@@ -170,3 +170,33 @@ func TestLostAgainAndAgain(t *testing.T) {
 		}
 	})
 }
+
+// slowAdmin answers a question about blocked keys with what was so long ago.
+type slowAdmin struct {
+	dispatch.Admin
+	takes time.Duration
+}
+
+func (a slowAdmin) Keys(ctx context.Context, q dispatch.KeyQuery) ([]dispatch.KeyRecord, error) {
+	keys, err := a.Admin.Keys(ctx, q)
+	time.Sleep(a.takes)
+	return keys, err
+}
+
+// TestStuckWhileTheBlockedAreRead: what becomes stuck while the store answers which keys are blocked is not in its answer, and not
+// forgotten for that.
+func TestStuckWhileTheBlockedAreRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, g := newPlace(t), newLedger()
+		d := p.start("a", g, func(c *dispatch.Config) {
+			c.UndecidedAfter, c.Admin = 62*time.Second, slowAdmin{p.store.QueueAdmin(), 8 * time.Second} // they are read after a minute
+		})
+		p.add("k", 1)
+		time.Sleep(5 * time.Second)
+		for began := time.Now(); time.Since(began) < 2*time.Minute; time.Sleep(100 * time.Millisecond) {
+			if s := d.Stats(); s.Pending != 1 {
+				t.Fatalf("%d messages are polled after %v", s.Pending, time.Since(began))
+			}
+		}
+	})
+}
