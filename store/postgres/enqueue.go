@@ -77,7 +77,11 @@ func (s *Store) enqueueOne(ctx context.Context, tx pgx.Tx, b dispatch.Message) (
 		known[sql] = may
 	}
 	if may {
-		if done, err := tx.Exec(ctx, sql, args...); err != nil || done.RowsAffected() == 1 {
+		done, err := tx.Exec(ctx, sql, args...)
+		if code := pgCode(err); code == codeNoRights || code == codeNoTable {
+			known[sql] = false // revoked or dropped meanwhile: this transaction has failed, the next ones call the function
+		}
+		if err != nil || done.RowsAffected() == 1 {
 			return err == nil, err
 		}
 	}

@@ -42,3 +42,8 @@ func (t Together) RenewSession(ctx context.Context, id string) (lease.Renewal, e
 	t.renewals.mu.Unlock()
 	return t.Store.RenewSession(ctx, id)
 }
+
+// SendRenewals sends so many renewals in batches, and gives send the size of each.
+func SendRenewals(count int, send func(size int)) {
+	sendAll(make([]*renewal, count), func(batch []*renewal) { send(len(batch)) })
+}

@@ -127,6 +127,30 @@ func TestEnqueueInSQL(t *testing.T) {
 	}
 }
 
+// TestEnqueueAfterARevoke: a right that was revoked costs each connection that knew it one transaction.
+func TestEnqueueAfterARevoke(t *testing.T) {
+	url, _, _ := workplace(t, realserver.Postgres(t, realserver.PostgresOptions{}))
+	exec(t, url, "CREATE ROLE revoked LOGIN; GRANT USAGE ON SCHEMA understudy TO revoked")
+	conn := connect(t, strings.Replace(url, "postgres@", "revoked@", 1))
+	enqueue := func(id string) error {
+		tx := begin(t, conn)
+		if _, err := postgres.Enqueue(t.Context(), tx, dispatch.Message{Queue: work, Key: "k", ID: id}); err != nil {
+			return errors.Join(err, tx.Rollback(t.Context()))
+		}
+		return tx.Commit(t.Context())
+	}
+	if err := enqueue("before"); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, url, "REVOKE INSERT ON understudy.message FROM PUBLIC")
+	if err := enqueue("first"); err == nil || !strings.Contains(err.Error(), "42501") {
+		t.Fatalf("the right was not used, or not revoked: %v", err)
+	}
+	if err := enqueue("second"); err != nil {
+		t.Errorf("the function is there for it: %v", err)
+	}
+}
+
 // The order is that of the statements, whatever else a transaction does with its messages.
 func TestEnqueueNumbersEach(t *testing.T) {
 	server := realserver.Postgres(t, realserver.PostgresOptions{})

@@ -153,9 +153,24 @@ func (b *renewals) send() {
 		r.sent = true
 	}
 	b.mu.Unlock()
-	for batch := range slices.Chunk(all, mostRenewals) {
-		b.sendBatch(batch)
+	sendAll(all, b.sendBatch)
+}
+
+// sendAll sends renewals in batches of mostRenewals. Two are under way at once: one whose connection hangs, which it may until
+// its deadline, does not keep those behind it until theirs. More would take the pool's connections from other calls.
+func sendAll(all []*renewal, send func([]*renewal)) {
+	batches := make(chan []*renewal)
+	for range min(2, (len(all)+mostRenewals-1)/mostRenewals) {
+		go func() {
+			for batch := range batches {
+				send(batch)
+			}
+		}()
 	}
+	for batch := range slices.Chunk(all, mostRenewals) {
+		batches <- batch
+	}
+	close(batches)
 }
 
 func (b *renewals) sendBatch(batch []*renewal) {

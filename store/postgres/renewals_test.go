@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -163,6 +164,31 @@ func TestRenewedAloneAtOnce(t *testing.T) {
 	for range 20 {
 		if _, err := s.RenewSession(amply(t), ids[0]); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// A batch of renewals that hangs does not keep those behind it.
+func TestRenewalsBehindABatchThatHangs(t *testing.T) {
+	sent, hangs := make(chan int), make(chan struct{})
+	defer close(hangs)
+	var one atomic.Bool
+	go postgres.SendRenewals(1600, func(size int) {
+		if !one.Swap(true) {
+			<-hangs
+		}
+		select {
+		case sent <- size:
+		case <-t.Context().Done():
+		}
+	})
+	total := 0
+	for total < 1100 { // all but the 500 of the first batch
+		select {
+		case size := <-sent:
+			total += size
+		case <-amply(t).Done():
+			t.Fatalf("%d of 1,100 renewals behind a batch that hangs were sent", total)
 		}
 	}
 }
