@@ -17,6 +17,16 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
+// TestCPUTimes: the times of two processes can be put together, those of their children that have ended, too.
+func TestCPUTimes(t *testing.T) {
+	parent := cpuTimes(os.Getppid())
+	for id := range cpuTimes(os.Getpid()) {
+		if _, both := parent[id]; both && id != os.Getpid() { // it is its parent's child
+			t.Errorf("both have a time of %d", id)
+		}
+	}
+}
+
 func TestQuantile(t *testing.T) {
 	var hundred sample
 	for i := 100; i >= 1; i-- {

@@ -59,7 +59,7 @@ func (s side) drain(ctx context.Context, b *bed, url string, pid int, to *sink, 
 // out: the kernel counts them in hundredths of a second.
 func ran(before, after map[int]time.Duration) (sum time.Duration) {
 	for pid, t := range after {
-		if pid != -1 {
+		if pid > 0 { // of one that runs
 			sum += max(0, t-before[pid])
 		}
 	}

@@ -18,7 +18,7 @@ func cpuTimes(pid int) map[int]time.Duration {
 	if own, ok := ranFor(pid); ok {
 		out[pid] = own
 	}
-	out[-1] = childrenThatEnded(pid)
+	out[-pid] = childrenThatEnded(pid) // a key of its own: the times of several processes are put together
 	list, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	for _, word := range strings.Fields(string(list)) {
 		child, err := strconv.Atoi(word)
