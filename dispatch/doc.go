@@ -14,7 +14,7 @@
 //	pending     the target has it and has not decided; it is polled
 //	valid       the target has executed it and not yet committed it
 //	delayed     the target could not take it; it is sent again after a back-off
-//	unknown     the target may have it; the target is asked before it is sent again
+//	unknown     the target may have it; one that can be asked is, before it is sent again
 //	committed   done
 //	invalid     the target refused it for good
 //	failed      given up: the attempts ran out, or an operator skipped it
@@ -48,7 +48,7 @@
 //	polling.go     when the target is asked about what it has. handlePollAnswers
 //	               shows what it does not decide as stuck
 //	refusals.go    for how long, and how often, the target has refused or lost a message
-//	limiter.go     the submissions per second
+//	limiter.go     the work that this instance starts per second
 //	keys.go        how many keys to claim, and which to give back
 //	dispatcher.go  the runner: one goroutine that owns the machine
 //	sender.go      the goroutines that call the target. submit sends a message of
@@ -57,7 +57,7 @@
 //	queue.go       the port to the store that delivers. The store decides the work
 //	               of a started head: send, poll, or resolve (see [Queue].Exchange),
 //	               in startStep of store/sqlite/queue_exchange.go, in "exchange" of
-//	               store/postgres/functions/queue.sql, and in begin of
+//	               store/postgres/functions/queue.sql, and in startHead of
 //	               internal/memstore/queues/deliver.go, the model that tests
 //	               compare with. Redis has no queues
 //	admin.go       the port to the store for operators

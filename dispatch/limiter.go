@@ -2,7 +2,7 @@ package dispatch
 
 import "time"
 
-// limiter bounds the submissions per second; a rate of 0 does not.
+// limiter bounds the submissions that this instance starts per second; a rate of 0 does not.
 type limiter struct {
 	rate   float64
 	tokens float64

@@ -173,7 +173,7 @@ func (r Rule) giveUp(out *Result) {
 	}
 }
 
-// deadLetter ends the attempts and lets the key continue, unless the queue's owner says that nothing may overtake, or the
+// deadLetter ends the attempts. It lets the key continue, unless the queue's owner says that nothing may overtake, or the
 // message may have had an effect at a target where that decides.
 func (r Rule) deadLetter(out *Result) {
 	out.Wait = 0

@@ -9,7 +9,7 @@
 //
 //	IntakePath.Record (intake.go) → queue (queue.go) → flusher (flush.go) → HeartbeatStore.RecordHeartbeats, one row per source.
 //	    resolve.go finds the IDs of sources (idcache.go), merge.go makes one update of the heartbeats of each.
-//	Watcher (watcher.go, detect.go) → Detection.DueSources → Check.Evaluate (rule.go) → changeBuilder (changes.go) →
+//	Watcher (watcher.go, detect.go) → Detection.DueSources → changeBuilder (changes.go), which asks Check.Evaluate (rule.go) →
 //	    Detection.ApplyChanges, which starts or ends the alarm.
 //	ApplyChanges stores a Notification (message.go) for every sink → package dispatch delivers it.
 //
@@ -36,9 +36,11 @@
 //     -update;
 //   - if receivers of alarms should see it, a field of AlarmMessage, filled by Check.message (message.go), and what each kind of sink
 //     makes of it (monitor/sink/describe.go, template.go);
-//   - its value in the tests that go through every field: checkjson_test.go, monitortest/testconfig.go,
+//   - a line in CHANGELOG.md;
+//   - its value in the tests that go through the fields: checkjson_test.go, monitortest/testconfig.go,
 //     internal/settings/checks_test.go, api/monitorwrite_test.go and api/monitorschema_test.go;
-//   - if SQL reads it, a column in store/sqlite and store/postgres, whose functions/README.md says where, and which other names
+//   - if SQL reads it, a column in store/sqlite (a migration, monitor_config.go and monitor_check.go) and in store/postgres, whose
+//     functions/README.md says where, and which other names
 //     stand there for a check (event), its limit (patience) and CheckChanged (base).
 //
 // A new fact about a source is a field of [Facts] (facts.go), and each store fills it in: factRow in

@@ -40,7 +40,7 @@ func (t planner) startAutomatic() Action {
 
 // startPlan starts a plan under an epoch of its own.
 func (t planner) startPlan(p Plan) Action {
-	return t.updateRow(func(r *Row) {
+	return t.rowChange(func(r *Row) {
 		r.Epoch = t.view.nextEpoch()
 		p.Epoch, p.By, p.ByNode, p.Began = r.Epoch, t.seen.Instance, t.seen.Node, t.view.Now
 		r.Plan = &p
@@ -139,7 +139,7 @@ func isAnswering(r Record) bool { return r.Live() && (r.Condition == Up || r.Con
 // refuseRequest ends a request without a plan having started; it is shown as the last one.
 func (t planner) refuseRequest(p Plan, why string) Action {
 	p.Failed, p.Began, p.Ended, p.Epoch = why, t.view.Now, t.view.Now, t.view.Row.Epoch
-	return t.updateRow(func(r *Row) { r.Request, r.Last = nil, &p }, t.event(p))
+	return t.rowChange(func(r *Row) { r.Request, r.Last = nil, &p }, t.event(p))
 }
 
 const (

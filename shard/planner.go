@@ -118,9 +118,9 @@ func (t planner) hasLiveOrchestrator(p Plan) bool {
 	return ok && p.ByNode != t.seen.Node && r.Live() && r.Instance == p.By && t.seen.PhaseFor < limit
 }
 
-// updateRow changes the row as edit says and sends the commands of the phase that the plan
+// rowChange is the action that changes the row as edit says and sends the commands of the phase that the plan
 // is in then.
-func (t planner) updateRow(edit func(*Row), event *history.Event, drop ...string) Action {
+func (t planner) rowChange(edit func(*Row), event *history.Event, drop ...string) Action {
 	row := t.view.Row.Copy()
 	edit(&row)
 	u := RowUpdate{Row: row, Event: event, Drop: drop}
@@ -134,7 +134,7 @@ func (t planner) updateRow(edit func(*Row), event *history.Event, drop ...string
 
 // advancePhase ends the plan's phase and starts another.
 func (t planner) advancePhase(to Phase, note string, edit func(*Plan)) Action {
-	return t.updateRow(func(r *Row) {
+	return t.rowChange(func(r *Row) {
 		r.Plan.Steps = append(r.Plan.Steps, Step{Phase: r.Plan.Phase, Took: t.seen.PhaseFor, Note: note})
 		r.Plan.Phase = to
 		if edit != nil {
@@ -163,7 +163,7 @@ func (t planner) endPlan(failed, note string) Action {
 	if ok && failed == "" && p.From != t.view.Row.Primary && (!old.Live() || old.Condition == Down) {
 		drop = append(drop, p.From)
 	}
-	return t.updateRow(func(r *Row) {
+	return t.rowChange(func(r *Row) {
 		r.Plan, r.Last = nil, &p
 		for i := range r.Members {
 			if slices.Contains(drop, r.Members[i].ID) {

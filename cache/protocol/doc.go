@@ -52,8 +52,8 @@
 // flag, YAML key and help in one place.
 //
 // A duration that differs by key depends on what rests on it. On how long a value is fresh, nothing does: the origin says
-// it ([Fetched], TTL). On how long a fetch may last, nothing but fetchUntil does (startFetch, which also tells the runner:
-// Fetch.Deadline); an origin that knows its keys can give up sooner by itself. On AnnounceTimeout promises rest: a voter is
+// it ([Fetched], TTL). How long a fetch may last is used in one place, startFetch, which sets
+// fetchUntil (timers.go ends the fetch then) and tells the runner (Fetch.Deadline); an origin that knows its keys can give up sooner by itself. On AnnounceTimeout promises rest: a voter is
 // bound by its own, and the fetcher counts by its own, so one for a key would have to travel in [Question] and [Announce].
 //
 // # Inputs and effects

@@ -34,7 +34,7 @@ type Timings struct {
 	Ping time.Duration
 	// Hello is how often peers greet each other; 1 s.
 	Hello time.Duration
-	// Fetch is how long the origin may take; 60 s.
+	// Fetch is how long the origin may take, with the time that a call waits for its turn (cache.Config.Fetches); 60 s.
 	Fetch time.Duration
 	// FailMin and FailMax bound the back-off after failures; 1 s and 1 min.
 	FailMin, FailMax time.Duration

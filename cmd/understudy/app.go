@@ -30,7 +30,7 @@ type app struct {
 	stdout, stderr io.Writer
 	mayCreate      bool // open may make the store: no path was typed that could be mistyped, or the command says so
 
-	// Host has the store that the flags name, and the log.
+	// Host has the URL of the store that the flags name, and the log.
 	instance.Host
 
 	output, logLevel, logFormat string

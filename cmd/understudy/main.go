@@ -28,7 +28,8 @@
 //
 // A new flag is registered where its command is made. One that is also a key of the server's file is a field in
 // internal/settings, which strictyaml.Bind makes a flag of: --name, --address, --interval and --timeout of "role run" are fields of
-// settings.Server. Its text is in the command's help and, by hand, in the page of docs/ about the part; manual pages and
+// settings.Server. What a role has of its own there (settings.Role: holders, with, stop_grace, pass_store) "role run" and
+// "role once" register themselves (rolerun.go). Its text is in the command's help and, by hand, in the page of docs/ about the part; manual pages and
 // completions are made from the help. testdata/script/ has the tests.
 package main
 

@@ -57,12 +57,14 @@
 //
 //	the primary's own agent   the node ends: supervisor, reconciler.declareDeath; the node cannot write:
 //	                          sessions.checkNode, reconciler.giveUpUnwritable (lead.go). A new one goes beside the
-//	                          latter: it closes the fence and gives the lease up, and Judge finds the node quarantined.
+//	                          latter: it closes the fence and gives the lease up, and Judge finds the node quarantined
+//	                          for as long as carryOut (reconcile.go) keeps it so.
 //	the agent, from the data  [shard.Decide] quarantines the node, as after a restart that lost data (shard/decide.go)
 //	other agents              [shard.Judge], from their opinions (peerProbe): a failover that an operator asks for
 //	                          needs it, too
-//	nobody: a wait, a limit   startAutomatic (shard/plan_start.go), which compares a field of [shard.Policy] with
-//	                          TakeableFor. An operator's failover does not wait for it.
+//	nobody: a wait, a limit   startAutomatic (shard/plan_start.go): there a new field of [shard.Policy] would be compared
+//	                          with TakeableFor. Neither an operator's failover waits for it, nor returnToOldPrimary,
+//	                          which ends a switchover whose new primary does not come up.
 //
 // Two settings exist for how long a primary may be silent or gone: T (Timing.Timeout), after which its session has lapsed,
 // and [Config].RestartGrace, in which its process may be back before its death is reported. leaseWatch only reports when a

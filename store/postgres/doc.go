@@ -52,7 +52,8 @@
 // # Where things are decided
 //
 // A renewal is the UPDATE of session in renew_session and renew_sessions (renewals.sql). RenewSession (renewals.go) sends one alone
-// if none was sent shortly before, and lets those that follow share a statement.
+// if none was sent shortly before, and lets those that follow share a statement. Programs in other languages come to renew_session by
+// renew and acquire in entry/lease.sql.
 //
 // A takeover is decided by acquire (lease.sql), in up to two passes. The first takes no lock; most requests end there,
 // with any verdict but a new term. The second locks the lease and both sessions (only the own one where the contender

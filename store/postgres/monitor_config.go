@@ -12,7 +12,7 @@ import (
 	"github.com/understudy-ha/understudy/monitor"
 )
 
-// row of a check as the database takes it. What statements need to know of its
+// row of a check as the database takes it. What statements read often of its
 // configuration has columns.
 type checkRow struct {
 	Name        string          `json:"name"`

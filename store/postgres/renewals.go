@@ -49,7 +49,8 @@ type renewalAnswer struct {
 	err error
 }
 
-// errAlone is the answer to a session that only a statement of its own can decide on.
+// errAlone is the answer to a session that a statement of its own is to renew: there is no other to join, or only that
+// can decide on it.
 var errAlone = errors.New("not renewed with others")
 
 // RenewSession implements [lease.Store].

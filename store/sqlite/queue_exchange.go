@@ -8,7 +8,7 @@ import (
 	"github.com/understudy-ha/understudy/dispatch"
 )
 
-// exchange is one Turn under way.
+// exchange is one Exchange under way.
 type exchange struct {
 	*txn
 	dispatch.Exchange
