@@ -23,8 +23,10 @@ type cacheHost struct {
 	disk    cacheDisk
 	peer    *cachePeer // nil: no process runs
 	off     bool       // the host is down: it does not even refuse connections
-	// hadOthers is that the process before had a list of several members.
+	// hadOthers is that the process before had a list of several members, so shortly before its end that it may have been bound by
+	// a promise to one of them; others is when a process had one last.
 	hadOthers bool
+	others    time.Duration
 
 	rate     float64
 	bootBase time.Duration

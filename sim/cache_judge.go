@@ -100,7 +100,7 @@ func (j *cacheJudge) started(p *cachePeer) {
 }
 
 func (j *cacheJudge) died(p *cachePeer) {
-	p.host.hadOthers = len(p.real.Members()) > 1
+	p.host.hadOthers = j.world.now < p.host.others+j.world.setup.Timings.AnnounceTimeout*11/10
 	for _, k := range j.keys {
 		for _, f := range slices.Clone(k.running) {
 			if f.peer == p {
@@ -205,7 +205,10 @@ func (j *cacheJudge) fetchEnds(f *cacheFetch) {
 
 // begins notes what a peer is told, before it acts on it.
 func (j *cacheJudge) begins(p *cachePeer, in protocol.Input) {
-	p.before = p.real.Members().Digest()
+	members := p.real.Members()
+	if p.before = members.Digest(); len(members) > 1 {
+		p.host.others = j.world.now
+	}
 	switch in := in.(type) {
 	case protocol.Get:
 		p.asked[in.Token] = true

@@ -33,7 +33,10 @@ func (m *Machine) handleUpdate(from string, u Update) {
 		m.put(u.Key, e)
 	case old.Held() && old.Newer(e):
 		m.send(from, Update{u.Key, old}) // it missed ours
-		fallthrough
+		e = old
+	case !old.Held() && old.Newer(e):
+		m.send(from, Remove{Removal{OneKey, u.Key, old.Term}}) // it missed a removal, and refuses votes for as long as it holds the copy
+		e = old
 	default:
 		e = old
 	}
