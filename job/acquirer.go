@@ -18,15 +18,14 @@ type acquirer struct {
 
 	claimed Job      // as it was when a run was claimed under the lease, which nobody can have started before
 	doubt   bool     // whether a claim was applied is not known
-	tried   bool     // to acquire the lease, …
-	seen    int64    // … when this was its term: only this acquirer can have claimed what runs under a later one
+	first   int64    // the lowest term that this acquirer can have taken, under which nobody else can have claimed; 0: it has not tried
 	finish  Decision // how that ended; nil: it was not started
 	stored  bool     // what became of it is in the store
 }
 
 // Acquire implements [lease.Acquirer].
 func (a *acquirer) Acquire(ctx context.Context, e lease.Expectation) (lease.Lease, error) {
-	a.tried, a.seen = true, e.Seen.Term
+	a.first = e.Seen.Term + 1
 	both, can := a.store.(CombinedStore)
 	if !can {
 		return a.Acquirer.Acquire(ctx, e)
@@ -55,7 +54,7 @@ func (a *acquirer) Release(ctx context.Context, r lease.ReleaseRequest) error {
 	if decide == nil {
 		if run, on := a.claimed.RunningUnder(r.Term); on {
 			decide = giveBack(run)
-		} else if a.doubt && a.tried && r.Term > a.seen {
+		} else if a.doubt && a.first > 0 && r.Term >= a.first {
 			decide = giveBack(Run{Term: r.Term})
 		}
 	}

@@ -210,10 +210,16 @@ func (r *running) stop() error {
 
 func keep(t *testing.T, store leasetest.Target, name string) *running {
 	t.Helper()
+	return keepWith(t, store, name, func(*lease.KeeperConfig) {})
+}
+
+// keepWith is keep with a changed configuration.
+func keepWith(t *testing.T, store leasetest.Target, name string, change func(*lease.KeeperConfig)) *running {
+	t.Helper()
 	clock := &leasetest.BubbleClock{}
-	k, err := lease.NewKeeper(lease.KeeperConfig{
-		Store: store, Roster: store, Instance: lease.NewInstance(name, name+":80"), Timing: timing, Clock: clock,
-	})
+	cfg := lease.KeeperConfig{Store: store, Roster: store, Instance: lease.NewInstance(name, name+":80"), Timing: timing, Clock: clock}
+	change(&cfg)
+	k, err := lease.NewKeeper(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -163,27 +163,13 @@ func TestWhySessionWasLost(t *testing.T) {
 		t.Run(want, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store, log := newSpy(), &syncbuffer.Buffer{}
-				k, err := lease.NewKeeper(lease.KeeperConfig{
-					Store: store, Instance: lease.NewInstance("a", ""), Timing: timing, Clock: &leasetest.BubbleClock{},
-					Logger: slog.New(slog.NewTextHandler(log, nil)),
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
-				ctx, cancel := context.WithCancel(t.Context())
-				done := make(chan error, 1)
-				go func() { done <- k.Run(ctx) }()
-				live, err := k.Session(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				k := keepWith(t, store, "a", func(cfg *lease.KeeperConfig) { cfg.Logger = slog.New(slog.NewTextHandler(log, nil)) })
+				live := k.session(t)
 				lose(t, store, live)
 				time.Sleep(timing.Timeout)
 				if !strings.Contains(log.String(), want) {
 					t.Errorf("the log does not say %q:\n%s", want, log.String())
 				}
-				cancel()
-				<-done
 			})
 		})
 	}
@@ -461,9 +447,8 @@ func TestHealthCheck(t *testing.T) {
 			defer mu.Unlock()
 			answer = err
 		}
-		k, err := lease.NewKeeper(lease.KeeperConfig{
-			Store: store, Instance: lease.NewInstance("a", ""), Timing: timing, Clock: &leasetest.BubbleClock{},
-			HealthCheck: func(ctx context.Context) error {
+		k := keepWith(t, store, "a", func(cfg *lease.KeeperConfig) {
+			cfg.HealthCheck = func(ctx context.Context) error {
 				mu.Lock()
 				asked++
 				err := answer
@@ -472,18 +457,9 @@ func TestHealthCheck(t *testing.T) {
 					<-ctx.Done() // as one that hangs
 				}
 				return err
-			},
+			}
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- k.Run(ctx) }()
-		live, err := k.Session(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		live := k.session(t)
 		time.Sleep(10 * timing.Interval)
 		if mu.Lock(); asked < 9 || !live.Valid() {
 			t.Errorf("asked %d times in ten intervals; valid: %t", asked, live.Valid())
@@ -508,8 +484,7 @@ func TestHealthCheck(t *testing.T) {
 				t.Errorf("%v: no new session after it is well again: %v", no, err)
 			}
 		}
-		cancel()
-		if err := <-done; err != nil {
+		if err := k.stop(); err != nil {
 			t.Error(err)
 		}
 	})

@@ -27,17 +27,17 @@ func (m *Machine) handleUpdate(from string, u Update) {
 		m.send(from, Remove{r})
 		return
 	}
-	switch {
-	case e.Newer(old):
+	if e.Newer(old) {
 		e.Used = max(old.Used, e.Term)
 		m.put(u.Key, e)
-	case old.Held() && old.Newer(e):
-		m.send(from, Update{u.Key, old}) // it missed ours
-		e = old
-	case !old.Held() && old.Newer(e):
-		m.send(from, Remove{Removal{OneKey, u.Key, old.Term}}) // it missed a removal, and refuses votes for as long as it holds the copy
-		e = old
-	default:
+	} else {
+		switch {
+		case !old.Newer(e):
+		case old.Held():
+			m.send(from, Update{u.Key, old}) // it missed ours
+		default: // it missed a removal, and refuses votes for as long as it holds the copy
+			m.send(from, Remove{Removal{OneKey, u.Key, old.Term}})
+		}
 		e = old
 	}
 	k := m.keys[u.Key]
