@@ -34,13 +34,15 @@ func (s *shutdown) start() {
 
 // requestHandOver asks that another take over, in the background.
 func (s *shutdown) requestHandOver() {
-	s.since = s.now()
 	v := s.view.View
 	s.background(workHandOver, s.cfg.storeTimeout(), func(ctx context.Context) func() {
 		id, err := s.requestSwitchover(ctx, v)
 		return func() {
 			s.done = err != nil
 			s.report.reread, s.request = true, id
+			if id != "" {
+				s.since = s.now() // the wait for the plan before is over
+			}
 		}
 	})
 }
