@@ -3,6 +3,7 @@
 # make test   install what the tests need, run everything with -race: about 13 minutes on two cores
 # make check  formatting, vet, static checks, of bench/ and adapters/ too: no servers
 # make prove  long simulation, long faults and the repeated ones; one table of what was tried
+# make soak   two hours of random faults in all parts at once (SOAK=30m: as long as that); memory and descriptors must be level
 # make dist   what a release is, in dist/: programs, .deb, .rpm, image, checksums, and what each is made of (SBOM)
 # make bench  beside the peers; figures for docs/performance.md
 
@@ -34,7 +35,7 @@ BUILD = CGO_ENABLED=0 GOGC=off GOMEMLIMIT=1GiB $(GO) build -trimpath -buildvcs=a
 
 RELEASE = $(shell sed -n 's/^const release = "\(.*\)"$$/\1/p' cmd/understudy/version.go)
 
-.PHONY: build run unit test check prove bench dist clean deps
+.PHONY: build run unit test check prove soak bench dist clean deps
 
 build:
 	$(BUILD) -o bin/understudy ./cmd/understudy
@@ -81,6 +82,11 @@ prove: deps
 	cd tools/deploy && $(GO) mod tidy -diff && UNDERSTUDY_REQUIRE_BACKENDS=1 $(GO) test -vet=off -count=1 -timeout 30m .
 	UNDERSTUDY_REQUIRE_BACKENDS=1 UNDERSTUDY_PROVE=1 $(GO) test -json -count=1 -timeout 2h -run 'Simulation|Seeds|ShardSchedules|Fault|Takeover|IsItsModel|Conformance|TestJobs|TestAccess|StartTogether|ALongQueue|NoListIsDear|ScriptsOnPostgres|Packages|TestRuns/examples|InBrowser|Postgres18' ./sim/... ./fault/... ./store/sqlite ./store/postgres ./api ./docs ./web ./cmd/understudy | \
 	  $(GO) run ./internal/provereport -of "$(RELEASE), $$(git rev-parse --short=12 HEAD)" -o docs/prove/$(RELEASE).md
+
+SOAK = 2h
+
+soak: deps
+	UNDERSTUDY_REQUIRE_BACKENDS=1 UNDERSTUDY_SOAK=$(SOAK) $(GO) test -count=1 -timeout 4h -run '^TestSoak$$' -v ./fault
 
 bench: deps
 	cd bench && UNDERSTUDY_REQUIRE_BACKENDS=1 $(GO) run .

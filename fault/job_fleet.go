@@ -83,9 +83,14 @@ func (j *Jobs) Job() (at job.Job, now time.Time, err error) {
 func (j *Jobs) Runs() (all []job.Run, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+	return runsOf(ctx, j.Table(), j.Name)
+}
+
+// runsOf are all runs of a job that are kept, the latest first.
+func runsOf(ctx context.Context, jobs job.Store, name string) (all []job.Run, err error) {
 	const most = 1000
-	for q := (job.RunQuery{Job: j.Name, Limit: most}); ; {
-		page, err := j.Table().Runs(ctx, q)
+	for q := (job.RunQuery{Job: name, Limit: most}); ; {
+		page, err := jobs.Runs(ctx, q)
 		if err != nil {
 			return nil, err
 		}

@@ -246,10 +246,13 @@ func (n *ShardNode) SignalAgent(sig syscall.Signal) {
 	n.shard.tb.Fatalf("the agent of %s cannot be stopped outside of a write", n.Name)
 }
 
-// PID of the node's process; 0 if none runs. What it is called and its environment are its own
-// to change, but not where it runs.
-func (n *ShardNode) PID() int {
-	within := n.shard.processes(n.Dir)
+// PID of the node's process; 0 if none runs.
+func (n *ShardNode) PID() int { return firstIn(n.Dir) }
+
+// firstIn is the process in a folder that no other one there has started; 0 if none runs. What a database node is called, and its environment, are its own to change,
+// but not where it runs.
+func firstIn(folder string) int {
+	within := processesIn(folder)
 	for _, p := range within {
 		if !slices.ContainsFunc(within, func(o Proc) bool { return o.PID == p.Parent }) {
 			return p.PID
@@ -258,8 +261,8 @@ func (n *ShardNode) PID() int {
 	return 0
 }
 
-// processes that run in a folder.
-func (s *Shard) processes(folder string) []Proc {
+// processesIn are those that run in a folder.
+func processesIn(folder string) []Proc {
 	return slices.DeleteFunc(processes(), func(p Proc) bool {
 		dir, _ := os.Readlink(fmt.Sprintf("/proc/%d/cwd", p.PID))
 		return p.State == 'Z' || dir != folder
@@ -414,7 +417,7 @@ func (s *Shard) kill() {
 	all := func() []Proc {
 		left := marked(s.mark())
 		for _, n := range s.Nodes {
-			left = append(left, s.processes(n.Dir)...)
+			left = append(left, processesIn(n.Dir)...)
 		}
 		return left
 	}

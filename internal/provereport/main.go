@@ -176,6 +176,8 @@ func scanned(line, format string, into ...any) bool {
 func partOf(test string) string {
 	named := func(word string) bool { return strings.Contains(test, word) }
 	switch {
+	case named("Soak"):
+		return "all at once"
 	case named("Cache"):
 		return "cache"
 	case named("Monitor"):
