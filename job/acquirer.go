@@ -17,7 +17,7 @@ type acquirer struct {
 	holder lease.Instance
 
 	claimed Job      // as it was when a run was claimed under the lease, which nobody can have started before
-	doubt   bool     // whether a claim was applied is not known
+	doubt   bool     // a claim had no answer: it may have been applied, or may be yet
 	first   int64    // the lowest term that this acquirer can have taken, under which nobody else can have claimed; 0: it has not tried
 	finish  Decision // how that ended; nil: it was not started
 	stored  bool     // what became of it is in the store
@@ -51,12 +51,14 @@ func (a *acquirer) Acquire(ctx context.Context, e lease.Expectation) (lease.Leas
 // Release implements [lease.Acquirer].
 func (a *acquirer) Release(ctx context.Context, r lease.ReleaseRequest) error {
 	decide := a.finish
-	if decide == nil {
-		if run, on := a.claimed.RunningUnder(r.Term); on {
-			decide = giveBack(run)
-		} else if a.doubt && a.first > 0 && r.Term >= a.first {
-			decide = giveBack(Run{Term: r.Term})
-		}
+	doubt := a.doubt && a.first > 0 && r.Term >= a.first
+	if run, on := a.claimed.RunningUnder(r.Term); decide == nil && on {
+		decide = giveBack(run)
+	} else if decide == nil && doubt {
+		decide = giveBack(Run{Term: r.Term})
+	}
+	if doubt {
+		decide = closing(r.Term, decide)
 	}
 	if decide == nil || a.stored {
 		return a.Acquirer.Release(ctx, r)

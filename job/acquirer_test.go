@@ -2,6 +2,7 @@ package job_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -119,6 +120,33 @@ func TestClaimedIsGivenBack(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A claim that reaches the store when its instance has stopped, and its lease is released, is refused: nobody would start that run.
+func TestClaimComesLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, quick)
+		a := s.node("a", every("1h"))
+		time.Sleep(time.Hour - time.Second)
+		var apply func() error
+		late := func(f func() error) {
+			apply = f
+			go a.stop()
+			synctest.Wait()
+		}
+		a.jobs.late.Store(&late)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if err := apply(); !errors.Is(err, job.ErrStale) {
+			t.Errorf("a claim of a term that is over: %v", err)
+		}
+		s.node("b", every("1h"))
+		time.Sleep(5 * time.Second)
+		if starts := s.started(); len(starts) != 1 || starts[0].node != "b" {
+			t.Errorf("starts: %+v", starts)
+		}
+		s.want(job.Succeeded)
+	})
 }
 
 // A result that could not be stored makes the run a lost one, also for the instance that has run it: it does not run again.

@@ -114,8 +114,8 @@ func (e *execution) claim(ctx context.Context, h Holder) (j Job, err error) {
 		if err == nil || !transient(err) {
 			break
 		}
+		e.through.doubt = true
 		if !retry.Wait(ctx) {
-			e.through.doubt = true
 			return j, context.Cause(ctx)
 		}
 	}

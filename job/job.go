@@ -201,7 +201,7 @@ type Job struct {
 	Decided time.Time `json:"decided,omitzero"`
 	// Triggered is the key of the latest run that was asked for.
 	Triggered time.Time `json:"triggered,omitzero"`
-	// Term is the highest under which a run was claimed.
+	// Term is the lowest under which a run may be claimed: the highest under which one was, or the one after.
 	Term int64 `json:"term,omitempty"`
 	// PausedBy is who paused it; "" when it is not paused.
 	PausedBy string `json:"paused_by,omitempty"`

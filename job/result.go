@@ -63,6 +63,18 @@ func giveBack(claimed Run) Decision {
 	}
 }
 
+// closing is a decision after which no claim under the term is accepted: one without an answer may reach the store when its lease has been
+// released, and would have a run on that nobody starts.
+func closing(term int64, decide Decision) Decision {
+	return func(j Job, now time.Time) (Change, error) {
+		c, err := decide(j, now)
+		if err == nil && c.Job.Version > 0 && c.Job.Term <= term {
+			c.Job.Term, c.Unchanged = term+1, false
+		}
+		return c, err
+	}
+}
+
 // knows reports whether the result of a run is stored already.
 func (j Job) knows(scheduled time.Time, term int64, s State) bool {
 	same := func(r Run) bool { return r.Term == term && r.Scheduled.Equal(scheduled) }

@@ -28,11 +28,17 @@ type link struct {
 	lose atomic.Int64 // answers that are lost from now on
 	// changed gets what a change has made.
 	changed atomic.Pointer[func(job.Job)]
+	// late gets the next change, which has no answer, and reaches the store when late applies it.
+	late atomic.Pointer[func(apply func() error)]
 }
 
 func (l *link) Change(ctx context.Context, name string, decide job.Decision) (job.Job, error) {
 	if l.cut.Load() {
 		return job.Job{}, lease.ErrUnavailable
+	}
+	if late := l.late.Swap(nil); late != nil {
+		(*late)(func() error { _, err := l.Store.Change(context.WithoutCancel(ctx), name, decide); return err })
+		return job.Job{}, lease.ErrUnknown
 	}
 	j, err := l.Store.Change(ctx, name, decide)
 	if changed := l.changed.Load(); changed != nil {
