@@ -11,16 +11,17 @@ import (
 
 func actTests() map[string]func(*bench) {
 	return map[string]func(*bench){
-		"act/pause and resume a source": testPause,
-		"act/a pause over a pause":      testPauseAgain,
-		"act/pause and resume an event": testPauseEvent,
-		"act/retire what is up":         testPutAway,
-		"act/remove a source":           testRemoveSource,
-		"act/remove a check":            testRemoveCheck,
-		"act/acknowledge":               testAcknowledge,
-		"act/drop a sink":               testDropSink,
-		"act/on what is not there":      testActNothing,
-		"act/is recorded":               testActRecorded,
+		"act/pause and resume a source":   testPause,
+		"act/a pause over a pause":        testPauseAgain,
+		"act/pause and resume an event":   testPauseEvent,
+		"act/retire what is up":           testPutAway,
+		"act/pause what is to be retired": testPutAwayAndPause,
+		"act/remove a source":             testRemoveSource,
+		"act/remove a check":              testRemoveCheck,
+		"act/acknowledge":                 testAcknowledge,
+		"act/drop a sink":                 testDropSink,
+		"act/on what is not there":        testActNothing,
+		"act/is recorded":                 testActRecorded,
 	}
 }
 
@@ -108,6 +109,17 @@ func testPutAway(b *bench) {
 	b.beat(id)
 	b.wantTurns("it beats again", monitor.Return)
 	if s := b.source("e", "a"); s.State != monitor.Up {
+		b.Errorf("%+v", s)
+	}
+}
+
+// A pause has nobody look at a source before it ends: one that is to be retired is looked at nevertheless.
+func testPutAwayAndPause(b *bench) {
+	b.ready("a")
+	b.act(monitor.Action{Type: monitor.ActionRetire, Check: "e", Source: "a", Who: "ops"})
+	b.act(monitor.Action{Type: monitor.ActionPause, Check: "e", Source: "a", Who: "ops"})
+	b.wantTurns("asked for", monitor.Retire)
+	if s := b.source("e", "a"); s.State != monitor.Retired {
 		b.Errorf("%+v", s)
 	}
 }

@@ -14,8 +14,9 @@ import (
 )
 
 const (
+	// What is to be retired stays due, or nobody would.
 	pauseSource = `
-UPDATE understudy_monitor_source SET rev = rev + 1, state = 'paused', until_us = ?2, note = ?3, due_us = nullif(?2, 0)
+UPDATE understudy_monitor_source SET rev = rev + 1, state = 'paused', until_us = ?2, note = ?3, due_us = iif(asked, due_us, nullif(?2, 0))
 WHERE id = ?1 AND state <> 'retired'`
 
 	unpauseSource = `

@@ -230,6 +230,9 @@ func (s step) applyToSource(n *source, a monitor.Action) {
 			n.pausedUntil = s.now.Add(a.For)
 			n.due = n.pausedUntil
 		}
+		if n.retireRequested {
+			n.due = s.now // nobody would look at it
+		}
 	case monitor.ActionResume:
 		if n.state != monitor.Paused {
 			return

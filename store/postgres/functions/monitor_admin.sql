@@ -76,8 +76,9 @@ BEGIN
        SET rev = x.rev + 1, note = p_note, state = v_state, asked = x.asked OR p_verb = 'retire',
            until = CASE WHEN p_verb = 'retire' THEN x.until ELSE v_until END, base = CASE WHEN p_verb = 'resume' THEN t ELSE x.base END
      WHERE x.id = s.id;
+    -- What is to be retired stays due, or nobody would.
     UPDATE {{schema}}.monitor_due d
-       SET due = CASE WHEN p_verb <> 'pause' THEN t WHEN v_until > 0 THEN v_until ELSE 9223372036854775807 END WHERE d.id = s.id;
+       SET due = CASE WHEN p_verb <> 'pause' OR s.asked THEN t WHEN v_until > 0 THEN v_until ELSE 9223372036854775807 END WHERE d.id = s.id;
     IF v_state <> s.state THEN
         INSERT INTO {{schema}}.monitor_count (event, state, seen, n) VALUES (s.event, s.state, v_seen, -1), (s.event, v_state, v_seen, 1);
     END IF;
