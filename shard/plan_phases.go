@@ -248,8 +248,13 @@ func (t planner) detachAt(p Plan) (addresses []string) {
 func (t planner) promoting(p Plan) Action {
 	to, _ := t.view.Node(p.To)
 	done, ok := to.ResultOf(p.Epoch, OrderPromote)
+	from, _ := t.view.Node(p.From)
+	yield, _ := from.ResultOf(p.Epoch, OrderYield)
 	why, limit := "", 2*t.policy.Patience+t.policy.HookTimeout
 	switch {
+	// It may have more than the chosen one, and keeps the lease until it leads again.
+	case p.Kind == Switchover && yield.Error != "":
+		return t.replacePlan(fmt.Sprintf("%s did not give the lease up: %s", from.Label(), yield.Error), p.To)
 	// It holds the lease again, so that the chosen one cannot get it.
 	case t.oldPrimaryReturned(p):
 		return t.failPlan("the old primary is back")

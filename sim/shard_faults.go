@@ -79,6 +79,8 @@ func (w *shardWorld) fault() {
 		faults = []func(){w.strand}
 	case "emptied":
 		faults = []func(){w.emptyStore}
+	case "hung paused":
+		faults = []func(){w.hangPaused}
 	case "hung unled":
 		faults = []func(){w.hangUnled}
 	case "dies twice":

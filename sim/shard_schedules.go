@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"maps"
 	"os"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/understudy-ha/understudy/shard"
 	"github.com/understudy-ha/understudy/shard/shardtest"
 	"github.com/understudy-ha/understudy/store/memory"
 )
@@ -199,6 +201,33 @@ func hungUnled(s *ShardSetup) {
 	calmSchedule(s, "hung unled")
 	s.KillHung = true
 }
+
+// hangPaused has the primary hang in a switchover from when its writes wait until after its pause has ended: what its clients sent meanwhile must not
+// be accepted, or the switchover must not go on.
+func (w *shardWorld) hangPaused() {
+	d, t := w.dice, w.setup.Timing.Timeout
+	p := w.primary()
+	if p == nil || p.alive() == nil {
+		return
+	}
+	const waits = shard.MinPause
+	desk := shard.Admin{Registry: judgedRegistry{w.base.Load().Registry(), w.judge}, By: "a person"}
+	if _, err := desk.Ask(context.Background(), shardName, shard.Request{Kind: shard.Switchover, Timeout: waits}, ""); err != nil {
+		return
+	}
+	for end := time.Now().Add(2 * t); time.Now().Before(end); pause(time.Millisecond) {
+		if plan := w.view().Row.Plan; plan != nil && (plan.Phase == shard.Promoting || plan.Phase == shard.Catching && d.hit(0.5)) {
+			break
+		}
+	}
+	w.hang(p)
+	pause(d.between(waits, waits+t/4))
+	p.goOn()
+	pause(4 * t)
+}
+
+// hungPaused primaries hang while they are switched over.
+func hungPaused(s *ShardSetup) { calmSchedule(s, "hung paused") }
 
 // dieTwice kills the primary and, as soon as another has taken its place, that one too, while one replica lags behind. All
 // come back with what they had.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -109,7 +110,13 @@ func (r *reconciler) taskFor(c shard.Command) func(ctx context.Context) error {
 		// A third of the pause is kept for the promotion.
 		return func(ctx context.Context) error { return r.catchUp(ctx, c, pause*2/3) }
 	case shard.OrderYield:
-		return func(ctx context.Context) error { return r.yieldLease(ctx, successor, held) }
+		by := time.Duration(math.MaxInt64)
+		if plan.Kind == shard.Switchover && held {
+			if by = 0; r.pausedBy == c.Epoch {
+				by = time.Duration(r.sessions.pausedUntil.Load())
+			}
+		}
+		return func(ctx context.Context) error { return r.yieldLease(ctx, successor, held, by) }
 	case shard.OrderPromote:
 		return func(ctx context.Context) error { return r.promote(ctx, c, plan) }
 	case shard.OrderFollow:
@@ -163,7 +170,8 @@ func (r *reconciler) pauseWrites(ctx context.Context, c shard.Command) error {
 	if c.For <= r.cfg.margin() {
 		return fmt.Errorf("a pause of %v is too short to close the fence in", c.For)
 	}
-	until := r.now() + c.For
+	// The node's clock may run faster than this one.
+	until := r.now() + time.Duration(float64(c.For)*(1-r.cfg.Timing.RateTolerance()))
 	// Before the node pauses: a write probe that waits would look like a hang.
 	r.sessions.pausedUntil.Store(int64(until))
 	if !r.runInLoop(func() { r.pausedBy = c.Epoch }) {
@@ -216,10 +224,15 @@ func (r *reconciler) catchUp(ctx context.Context, c shard.Command, within time.D
 	}
 }
 
-// yieldLease gives the lease of a closed primary up for its successor.
-func (r *reconciler) yieldLease(ctx context.Context, successor string, held bool) error {
+// yieldLease gives the lease of a closed primary up for its successor. In a switchover that one has what the primary had when its writes were
+// paused: a primary that was closed only after its pause had ended, because its node or its agent hung, may have accepted more, and
+// keeps the lease.
+func (r *reconciler) yieldLease(ctx context.Context, successor string, held bool, pauseEnds time.Duration) error {
 	if err := r.fence.closeAndWait(ctx); err != nil {
 		return err
+	}
+	if r.fence.closedSince() >= pauseEnds {
+		return errors.New("it was closed only after its pause had ended, and may have accepted writes meanwhile")
 	}
 	if held {
 		r.lease.giveUp(ctx, successor, "switchover")

@@ -38,6 +38,7 @@ type fence struct {
 	closed       int64         // number of the latest request that the node has acknowledged
 	mayBeOpen    bool          // the node may accept writes, because this agent opened it
 	closeBy      time.Duration // when to close it however long trust lasts; 0: never
+	closedAt     time.Duration // when the node was known to be closed that had been open
 	foundUntil   time.Duration // trust in a node that was found open and silent, without the lease; 0: there is none
 	changedAt    time.Duration // when the node was last asked to change its fence, or answered
 	opening      context.CancelFunc
@@ -145,6 +146,13 @@ func (f *fence) isOpen() bool {
 	return f.mayBeOpen
 }
 
+// closedSince is from when on the node is known to have accepted nothing, if its fence is closed.
+func (f *fence) closedSince() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.closedAt
+}
+
 // isCurrent reports whether what the node said of its fence, when asked at the given time, still holds.
 func (f *fence) isCurrent(asked time.Duration) bool {
 	f.mu.Lock()
@@ -227,6 +235,9 @@ func (f *fence) tryClose(ctx context.Context, until time.Duration) {
 	if err == nil {
 		f.closed = max(f.closed, mine)
 		if f.closed == f.requested && f.opening == nil {
+			if f.mayBeOpen {
+				f.closedAt = f.changedAt
+			}
 			f.mayBeOpen, f.closeBy, f.foundUntil = false, 0, 0
 		}
 		close(f.acknowledged)
@@ -253,6 +264,9 @@ func (f *fence) tryClose(ctx context.Context, until time.Duration) {
 // nodeEnded: the node's process has ended, so that it accepts nothing.
 func (f *fence) nodeEnded() {
 	f.mu.Lock()
+	if f.mayBeOpen {
+		f.closedAt = f.clock.Now()
+	}
 	f.mayBeOpen, f.foundUntil = false, 0
 	f.closed = f.requested // who waits for it has it
 	close(f.acknowledged)

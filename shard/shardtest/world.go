@@ -80,7 +80,7 @@ type Node struct {
 	input   time.Time
 	lag     time.Duration
 	copies  int
-	queued  int // writes that wait while it hangs
+	queued  int // writes that came while it hung
 }
 
 // NewWorld returns a world without nodes.
@@ -195,11 +195,21 @@ func (n *Node) Continue() {
 		if !n.hung {
 			return
 		}
-		for ; n.queued > 0; n.queued-- {
-			_, _ = n.write()
-		}
+		n.drain()
 		n.hung = false
 	})
+}
+
+// drain makes the writes that came while the node hung, unless they wait for the end of a pause.
+func (n *Node) drain() {
+	if time.Now().Before(n.paused) {
+		return
+	}
+	writes := n.queued
+	n.queued = 0
+	for range writes {
+		_, _ = n.write()
+	}
 }
 
 // Sick makes the node unable to write.
@@ -329,6 +339,11 @@ const linkTime = time.Minute
 
 // replicate lets replication do what it does in no time. The lock is held.
 func (w *World) replicate() {
+	for _, a := range w.order {
+		if n := w.nodes[a]; n.running && !n.hung && n.queued > 0 {
+			n.drain()
+		}
+	}
 	for range w.order { // chains
 		for _, a := range w.order {
 			w.nodes[a].replicate()
