@@ -1,7 +1,9 @@
 package shard
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -133,7 +135,14 @@ func (v View) closedFor(seen Observation, id string) (longest time.Duration) {
 	return longest
 }
 
-// opinionOf returns the latest opinion of a node whose own agent is silent, formed by an agent that lives since
+// knowsMore reports whether an opinion counts rather than another of the same node: whoever reaches it knows more than whoever was refused, who may have met a
+// firewall, and that one more than whoever had no answer. Of two that agree, the later.
+func (o Opinion) knowsMore(than Opinion) bool {
+	rank := []Reachability{TimedOut, Refused, Reachable}
+	return cmp.Or(cmp.Compare(slices.Index(rank, o.Reachability), slices.Index(rank, than.Reachability)), cmp.Compare(than.Age, o.Age)) > 0
+}
+
+// opinionOf returns the opinion that counts of a node whose own agent is silent, formed by an agent that lives since
 // the primary's session had lapsed.
 func (v View) opinionOf(id string, seen Observation) (latest Opinion, ok bool) {
 	for _, r := range v.Nodes {
@@ -142,9 +151,7 @@ func (v View) opinionOf(id string, seen Observation) (latest Opinion, ok bool) {
 		}
 		for _, op := range r.Unattended {
 			op.Age += r.Age
-			// Whoever reaches it knows more than whoever does not.
-			better := op.Reachability != TimedOut && latest.Reachability == TimedOut || op.Age < latest.Age
-			if op.Of == id && op.Age <= min(seen.TakeableFor, r.Timeout) && (!ok || better) {
+			if op.Of == id && op.Age <= min(seen.TakeableFor, r.Timeout) && (!ok || op.knowsMore(latest)) {
 				latest, ok = op, true
 			}
 		}

@@ -178,7 +178,7 @@ func (a *Agent) runLoop(ctx context.Context) {
 // another turn.
 func (a *Agent) turn(now time.Duration) {
 	if a.reconcile.startedAt == 0 {
-		a.reconcile.startedAt, a.orchestrate.startedAt, a.view.unbrokenSince = now, now, now
+		a.reconcile.startedAt, a.view.unbrokenSince = now, now
 	}
 	a.next = now + a.cfg.Timing.Interval
 	a.probe.step(now)

@@ -458,3 +458,27 @@ func TestStoppingWhileAPlanEnds(t *testing.T) {
 		c.settled(d)
 	})
 }
+
+// The agents of a shard are started again while the store is down. One that has waited for the store for longer than T sees old records first: it
+// gives the others the time to report before it takes their silence for their end.
+func TestStartedWhileTheStoreIsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil).up()
+		primary, ahead, behind := c.hosts[0], c.hosts[1], c.hosts[2]
+		behind.end(nil)
+		behind.node.Lag(time.Hour)
+		c.steady(primary, time.Minute)
+		ahead.end(nil)
+		primary.end(nil)
+		primary.node.Kill()
+		behind.start()
+		behind.line.Set(shardtest.Refused)
+		time.Sleep(time.Minute)
+		behind.line.Set(shardtest.Well)
+		time.Sleep(300 * time.Millisecond)
+		ahead.start()
+		if h := c.settles("the shard has a primary"); h != ahead {
+			t.Errorf("%s is the primary, and lacks what %s has\n%s", h.name, ahead.name, c.describe())
+		}
+	})
+}

@@ -22,10 +22,9 @@ type orchestrator struct {
 	// onRow is called with a row that was written.
 	onRow func(shard.Row)
 
-	startedAt time.Duration // when the agent made its first turn
-	action    shard.Action
-	blocked   logLimiter
-	phase     struct { // of the plan, and since when
+	action  shard.Action
+	blocked logLimiter
+	phase   struct { // of the plan, and since when
 		epoch int64
 		phase shard.Phase
 		since time.Duration
@@ -96,9 +95,7 @@ func (o *orchestrator) mayAct(now time.Duration) bool {
 	if now < o.promises.givenUntil && !row.IsForced() {
 		return false
 	}
-	// The first turn sets both to one time; only a gap moves unbrokenSince on (viewCache.replace).
-	storeWasAway := o.view.unbrokenSince != o.startedAt
-	if since := o.view.unbrokenSince + o.cfg.Timing.Timeout; row.Plan == nil && row.Request == nil && storeWasAway && now < since {
+	if since := o.view.unbrokenSince + o.cfg.Timing.Timeout; row.Plan == nil && row.Request == nil && o.view.wasAway && now < since {
 		o.wakeBy(since) // first everyone has to report again
 		return false
 	}

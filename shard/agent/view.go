@@ -12,7 +12,8 @@ type viewCache struct {
 	shard.View
 	at            time.Duration
 	noShardSince  time.Duration // since when there is no such shard
-	unbrokenSince time.Duration // since when views have come, with gaps below T
+	unbrokenSince time.Duration // since when views have come, with gaps below T; before the first, when the agent started
+	wasAway       bool          // before that none came for longer than T
 	// stale: an update of the row was refused or its outcome is unknown. The orchestrator takes no decision
 	// from this view.
 	stale          bool
@@ -37,8 +38,8 @@ func (c *viewCache) replace(v shard.View, now time.Duration) bool {
 	if v.Row.Rev == 0 && (c.Row.Rev != 0 || c.at == 0) {
 		c.noShardSince = now
 	}
-	if c.at != 0 && now-c.at > c.cfg.Timing.Timeout {
-		c.unbrokenSince = now
+	if gap := now - max(c.at, c.unbrokenSince); c.at == 0 || gap > c.cfg.Timing.Timeout {
+		c.unbrokenSince, c.wasAway = now, gap > c.cfg.Timing.Timeout
 	}
 	c.View, c.at, c.stale, c.pendingMembers = v, now, false, nil
 	return true
