@@ -25,7 +25,7 @@ func (p *shardPart) collect(m prometheus.Scrape) {
 	m = m.With("understudy_")
 	totals := map[string]int{}
 	for i, v := range p.dir.Shards() {
-		s := ViewShard(v, 0)
+		s := ViewShard(v)
 		totals[s.Health]++
 		if i < maxShardLabels {
 			collectShard(m, s, v)

@@ -112,7 +112,7 @@ func (p *shardPart) list(w http.ResponseWriter, r *http.Request) error {
 		if v.Row.Name <= after || !strings.Contains(strings.ToLower(v.Row.Name), text) {
 			continue
 		}
-		view := ViewShard(v, 0)
+		view := ViewShard(v)
 		if trouble && severityOf(view) == calm {
 			continue
 		}
@@ -138,7 +138,7 @@ func (p *shardPart) get(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p.setAge(w)
-	return writeJSON(w, http.StatusOK, ViewShard(v, 0))
+	return writeJSON(w, http.StatusOK, ViewShard(v))
 }
 
 // primary tells clients where to go, or waits until there is somewhere.
@@ -263,7 +263,7 @@ func (p *shardPart) state() *apitype.ShardsState {
 	views := p.dir.Shards()
 	out.List = make([]apitype.ShownShard, 0, len(views))
 	for _, v := range views {
-		s := ViewShard(v, 0)
+		s := ViewShard(v)
 		addShard(&out.Totals, s)
 		out.List = append(out.List, apitype.ShownShard{Shard: s, Alarm: int(severityOf(s))})
 	}

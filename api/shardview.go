@@ -1,16 +1,14 @@
 package api
 
 import (
-	"time"
-
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/shard"
 )
 
 // ViewShard shows a shard. Whether its primary can be replaced is judged as an agent
-// would that has watched its session lapse.
-func ViewShard(v shard.View, fenceDelay time.Duration) apitype.Shard {
-	next := shard.NextAction(v, observationOf(v), shard.Policy{FenceDelay: fenceDelay})
+// would that has watched its session lapse, and has no [shard.Policy.MaxLag].
+func ViewShard(v shard.View) apitype.Shard {
+	next := shard.NextAction(v, observationOf(v), shard.Policy{FenceDelay: shard.ArmedFenceDelay})
 	out := apitype.Shard{
 		Name: v.Row.Name, Health: string(next.Finding.Health), Reason: next.Finding.Why, Epoch: v.Row.PrimaryEpoch,
 		Paused: viewPause(v.Row.Paused), Request: viewShardRequest(v.Row.Request), Plan: viewPlan(v.Row.Plan), Last: viewPlan(v.Row.Last), Nodes: []apitype.ShardNode{},

@@ -182,7 +182,7 @@ func (p *shardPart) change(r *http.Request, said string, act func(a shard.Admin,
 	if err != nil {
 		return out, err
 	}
-	return ViewShard(v, 0), nil
+	return ViewShard(v), nil
 }
 
 func (p *shardPart) forgetNode(w http.ResponseWriter, r *http.Request) error {

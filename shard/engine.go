@@ -97,6 +97,10 @@ type Engines interface {
 	FenceDelay() time.Duration
 }
 
+// ArmedFenceDelay is FenceDelay where there are armed fences, on Redis: a replica's last acknowledgement is told in whole seconds, and a lag of
+// more than one closes the fence.
+const ArmedFenceDelay = 2 * time.Second
+
 // Peer is a node of the shard, as its own agent reported it.
 type Peer struct {
 	NodeID      string // the engine's own

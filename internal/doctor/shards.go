@@ -23,7 +23,7 @@ func checkShards(ctx context.Context, registry shard.Registry) (out []Finding, e
 		}
 		for _, v := range views {
 			after = v.Row.Name
-			s := api.ViewShard(v, 0)
+			s := api.ViewShard(v)
 			total++
 			if s.Health == string(shard.Fine) {
 				fine++

@@ -317,7 +317,7 @@ func tellOf(s shard.Status) told {
 	t := told{registered: s.Registered, open: s.Open, role: s.State.Role, condition: string(s.Condition), trouble: s.Trouble, epoch: s.View.Row.PrimaryEpoch}
 	_, t.member = s.View.Row.Member(s.NodeID)
 	if s.View.Row.Primary != "" {
-		t.primary = Label(api.ViewShard(s.View, 0), s.View.Row.Primary)
+		t.primary = Label(api.ViewShard(s.View), s.View.Row.Primary)
 	}
 	return t
 }

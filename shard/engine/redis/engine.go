@@ -20,10 +20,6 @@ const Rights = "resetkeys ~" + probeKey + " resetchannels -@all +ping +info +con
 // probeKey is deleted to see whether the node writes. Nobody has it.
 const probeKey = "understudy:no-such-key"
 
-// fenceDelay: a replica's last acknowledgement is told in whole seconds, and a lag of
-// more than one closes the fence.
-const fenceDelay = 2 * time.Second
-
 // Config says how to reach nodes.
 type Config struct {
 	// Username and Password that nodes want; "" is none. A username needs a password.
@@ -79,7 +75,7 @@ func New(cfg Config) (shard.Engines, error) {
 
 func (*engines) Name() string { return "redis" }
 
-func (*engines) FenceDelay() time.Duration { return fenceDelay }
+func (*engines) FenceDelay() time.Duration { return shard.ArmedFenceDelay }
 
 func (e *engines) ProbePeer(ctx context.Context, address string) shard.Reachability {
 	return e.peers.Probe(ctx, address)
