@@ -117,7 +117,10 @@ func (b *sourceBook) lastWord() *sending {
 			return nil // they overlap
 		}
 	}
-	if slices.ContainsFunc(b.notes, func(n *sending) bool { return last != nil && n != last && n.late.After(last.sent) }) {
+	// What nobody answered may be stored after it.
+	if slices.ContainsFunc(b.notes, func(n *sending) bool {
+		return last != nil && n != last && (n.late.After(last.sent) || n.acked.IsZero() && n.until.After(last.sent))
+	}) {
 		return nil
 	}
 	return last

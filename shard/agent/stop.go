@@ -71,12 +71,13 @@ func (s *shutdown) isDone(now time.Duration) bool {
 	}
 	s.wakeBy(now + stopPoll)
 	row := s.view.Row
+	storeIsAway := s.report.failing != 0 && now-s.report.failing > s.cfg.Timing.Interval // one slow answer is no reason
 	switch last := row.Last; {
 	// A switchover that has started pauses writes for at most DefaultPause; as much again is for finding an orchestrator, and
 	// a plan that is under way before it gets as long.
 	// One that still waits for its replica to come near (awaitReplica in shard/plan_start.go: up to four times DefaultPause)
 	// is not waited for: the node is closed, and the others fail over.
-	case s.done || now-s.since > 2*shard.DefaultPause || s.report.failing != 0 || s.process.goneSince != 0:
+	case s.done || now-s.since > 2*shard.DefaultPause || storeIsAway || s.process.goneSince != 0:
 		return true
 	case last != nil && s.request != "" && last.Request == s.request && last.Failed != "":
 		return true // the switchover was refused or failed: nobody takes over
