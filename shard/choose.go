@@ -72,7 +72,7 @@ func choosePrimary(v View, c choice) (best string, unfit []Unfit) {
 }
 
 // HasSuccessor reports whether a replica could take the place of the primary. What only keeps the planner from starting
-// a failover by itself is not asked for: a pause, or Policy.MaxLag.
+// a failover by itself is not asked for: a pause, Policy.MaxLag or FlapLimit, a failover that failed a moment ago.
 func (v View) HasSuccessor(primary string) bool {
 	best, _ := choosePrimary(v, choice{from: primary})
 	return best != ""

@@ -145,13 +145,13 @@ func (t planner) refuseRequest(p Plan, why string) Action {
 const (
 	// insteadOf parts the reason of the first of several plans from that of the latest.
 	insteadOf = "; in place of epoch "
-	// maxAttempts is how many nodes, or how often one, a plan and those in its place try to promote.
+	// maxAttempts is how often a promotion that failed is tried again, of another node or the same, by the plans in its place.
 	maxAttempts = 3
 )
 
 // replacePlan starts a plan under a new epoch in the place of one that got stuck. Nothing
-// that was sent under the old epoch counts any more; a node that was named by it and
-// did not become the primary is tried last.
+// that was sent under the old epoch counts any more; a node that was tried, and did not become the primary, is tried
+// last. That the orchestrator died says nothing about its node.
 func (t planner) replacePlan(why, tried string) Action {
 	old := *t.view.Row.Plan
 	next := old

@@ -24,8 +24,8 @@ type Policy struct {
 	// FollowWait is how long a plan waits for its replicas to follow. Default 1 min;
 	// those that need longer continue by themselves.
 	FollowWait time.Duration
-	// FlapLimit is how many automatic failovers may happen within FlapWindow. Default 5 in
-	// 10 min.
+	// FlapLimit is how many automatic failovers may happen within FlapWindow, but for those of a primary that is proved
+	// to be dead or closed. Default 5 in 10 min.
 	FlapLimit  int
 	FlapWindow time.Duration
 }

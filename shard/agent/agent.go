@@ -64,6 +64,7 @@ func New(cfg Config) (*Agent, error) {
 func wire(c *common) *Agent {
 	a := &Agent{common: c, trust: newTrust(c.clock), view: newViewCache(c), probe: newNodeProbe(c), watch: &leaseWatch{common: c}}
 	a.board.changed = make(chan struct{})
+	c.onRow = a.rowWritten
 	a.fence = newFence(c.cfg, a.trust, c.log)
 	a.sessions = &sessions{common: c, trust: a.trust}
 	a.sessions.store.Store = c.cfg.Leases
@@ -75,12 +76,12 @@ func wire(c *common) *Agent {
 	a.peer = &peerProbe{common: c, view: a.view, watch: a.watch, report: a.report}
 	a.reconcile = &reconciler{
 		common: c, probe: a.probe, view: a.view, lease: a.lease, sessions: a.sessions, fence: a.fence, trust: a.trust,
-		report: a.report, process: a.process, onRow: a.rowWritten, retry: c.cfg.retry(i/4, 5*i),
+		report: a.report, process: a.process, retry: c.cfg.retry(i/4, 5*i),
 	}
 	r := a.reconcile
 	a.arm = &armer{common: c, probe: a.probe, lease: a.lease, fence: a.fence, report: a.report, isOccupied: r.isOccupied}
 	a.inbox = &inbox{common: c, view: a.view, probe: a.probe, report: a.report, running: r.runningCommand, onAccept: r.onCommand}
-	a.members = &membership{common: c, probe: a.probe, view: a.view, lease: a.lease, report: a.report, isTaskRunning: r.isTaskRunning, onRow: a.rowWritten}
+	a.members = &membership{common: c, probe: a.probe, view: a.view, lease: a.lease, report: a.report, isTaskRunning: r.isTaskRunning}
 	a.lock = &failoverLock{common: c, view: a.view, report: a.report}
 	a.promises = &promises{
 		common: c, probe: a.probe, fence: a.fence, trust: a.trust, sessions: a.sessions, lease: a.lease, view: a.view,
@@ -89,7 +90,7 @@ func wire(c *common) *Agent {
 	r.arm, r.inbox, r.promises = a.arm, a.inbox, a.promises
 	a.orchestrate = &orchestrator{
 		common: c, view: a.view, watch: a.watch, report: a.report, promises: a.promises, lock: a.lock, peer: a.peer,
-		onRow: a.rowWritten, sent: map[string]time.Duration{},
+		sent: map[string]time.Duration{},
 	}
 	a.save = &saver{common: c, probe: a.probe, view: a.view, lease: a.lease, fence: a.fence, isTrusted: r.isTrusted}
 	a.stop = &shutdown{common: c, view: a.view, fence: a.fence, report: a.report, process: a.process, reconcile: r}

@@ -19,6 +19,8 @@ type common struct {
 	folder   *folder
 	node     shard.Engine
 	stats    shard.Stats // the loop's
+	// onRow is called with a row that this agent has written.
+	onRow func(shard.Row)
 }
 
 func (c *common) now() time.Duration { return c.clock.Now() }

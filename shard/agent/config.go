@@ -188,7 +188,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// nodeTimeout is the deadline of one exchange with the node.
+// nodeTimeout is the deadline of one try to change the fence; other exchanges with the node have at least an interval
+// (common.withNodeTimeout).
 func (c Config) nodeTimeout() time.Duration { return c.Timing.Timeout / 10 }
 
 // margin of trust in which the fence is closed: room for two exchanges.

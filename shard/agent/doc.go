@@ -62,9 +62,11 @@
 //	the agent, from the data  [shard.Decide] quarantines the node, as after a restart that lost data (shard/decide.go)
 //	other agents              [shard.Judge], from their opinions (peerProbe): a failover that an operator asks for
 //	                          needs it, too
-//	nobody: a wait, a limit   startAutomatic (shard/plan_start.go): there a new field of [shard.Policy] would be compared
-//	                          with TakeableFor. Neither an operator's failover waits for it, nor returnToOldPrimary,
-//	                          which ends a switchover whose new primary does not come up.
+//	nobody: a limit           startAutomatic (shard/plan_start.go), as [shard.Policy].FlapLimit and MaxLag;
+//	                          reconciler.giveUpUnwritable has to know of it, or closes a primary that is not replaced then
+//	nobody: a wait            startAutomatic: there a new field of [shard.Policy] would be compared with TakeableFor.
+//	                          Neither an operator's failover waits for it, nor returnToOldPrimary, which ends a
+//	                          switchover whose new primary does not come up.
 //
 // Two settings exist for how long a primary may be silent or gone: T (Timing.Timeout), after which its session has lapsed,
 // and [Config].RestartGrace, in which its process may be back before its death is reported. leaseWatch only reports when a
@@ -77,7 +79,8 @@
 // # What is open, armed or closed
 //
 //	field                 what it is                     set by                             relied on by
-//	fence.mayBeOpen       nobody has seen it closed      fence, around SetFence             the guard that closes it in time
+//	fence.mayBeOpen       nobody has seen it closed      fence, around SetFence; adoptOpen, the guard that closes it in time,
+//	                                                     closeSilent; nodeEnded ends it     isTrusted, promises, lead, armer
 //	probe.state.Fence     as the node says               nodeProbe; armer and releaseHeld,  reconciler, armer
 //	                                                     at once after SetFence
 //	probe.announcedFence  what is about to be opened     openNode; a probe that saw it      Record.Fence

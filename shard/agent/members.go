@@ -18,8 +18,6 @@ type membership struct {
 	report *reporter
 	// isTaskRunning reports whether the reconciler works on the node.
 	isTaskRunning func() bool
-	// onRow is called with a row that was written.
-	onRow func(shard.Row)
 
 	triedAt time.Duration
 }

@@ -19,8 +19,6 @@ type orchestrator struct {
 	promises *promises
 	lock     *failoverLock
 	peer     *peerProbe
-	// onRow is called with a row that was written.
-	onRow func(shard.Row)
 
 	action  shard.Action
 	blocked logLimiter

@@ -25,8 +25,6 @@ type reconciler struct {
 	process  *supervisor
 	promises *promises
 	inbox    *inbox
-	// onRow is called with a row that was written.
-	onRow func(shard.Row)
 
 	startedAt time.Duration // when the agent made its first turn
 	decision  shard.Decision
