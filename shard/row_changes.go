@@ -105,6 +105,10 @@ func (r Row) WithNewPrimary(node string, epoch int64, s State, took time.Duratio
 	if p == nil || p.Epoch != epoch || p.To != node || p.Phase != Promoting {
 		return Row{}, fmt.Errorf("%w: the plan of epoch %d does not name node %.8s any more", ErrChanged, epoch, node)
 	}
+	// It had caught up before. Its old primary may have been restarted since, with other data, which it then copied.
+	if at := s.PromotedAt(); p.Kind == Switchover && at < p.Txn {
+		return Row{}, fmt.Errorf("it had reached %d, and was promoted at %d: it has copied other data meanwhile", p.Txn, at)
+	}
 	r = r.Copy()
 	r.Primary, r.PrimaryEpoch = node, epoch
 	r.Plan.Steps = append(r.Plan.Steps, Step{Phase: Promoting, Took: took})

@@ -88,3 +88,20 @@ func TestFirstToCopy(t *testing.T) {
 		}
 	}
 }
+
+// A replica that had caught up, and has since copied what its restarted primary has, is not installed.
+func TestSwitchoverInstallsWhatCaughtUp(t *testing.T) {
+	row := Row{Primary: "a", Lineages: []Lineage{{ID: "L"}}, Plan: &Plan{Epoch: 2, Kind: Switchover, Phase: Promoting, From: "a", To: "b", Txn: 100}}
+	for _, c := range []struct {
+		s  State
+		ok bool
+	}{
+		{State{Lineage: Lineage{ID: "M"}, Before: Lineage{ID: "L", End: 100}, Txn: 100}, true},
+		{State{Lineage: Lineage{ID: "M"}, Before: Lineage{ID: "L", End: 102}, Txn: 110}, true},
+		{State{Lineage: Lineage{ID: "M"}, Before: Lineage{ID: "N", End: 7}, Txn: 7}, false},
+	} {
+		if got, err := row.WithNewPrimary("b", 2, c.s, 0); (err == nil) != c.ok || c.ok && got.Primary != "b" {
+			t.Errorf("%+v: %v", c.s, err)
+		}
+	}
+}

@@ -64,6 +64,10 @@ func (r *reconciler) promoteNode(ctx context.Context) (shard.State, error) {
 		return n, err
 	}
 	if n.Role != shard.Primary {
+		// In a switchover it follows its primary until here. If that was restarted meanwhile, it may be copying anew.
+		if n.Link != nil && n.Link.Syncing {
+			return n, errors.New("it has begun another copy of its primary's data, which is not complete")
+		}
 		if err := r.withNodeTimeout(ctx, r.node.Promote); err != nil {
 			return n, err
 		}
