@@ -40,6 +40,7 @@ type machine struct {
 	retries       dueTimes
 	refusals      refusals
 	losses        losses
+	unanswered    losses // status queries in a row that brought nothing
 	pace          pace
 	joinAt        time.Duration
 	claimAt       time.Duration
@@ -148,7 +149,7 @@ const (
 func newMachine(cfg Config) *machine {
 	return &machine{
 		cfg: cfg, rule: cfg.rule(), window: cfg.Windows.Second,
-		slots: map[ref]*slot{}, refusals: refusals{}, losses: losses{}, pace: newPace(cfg.PollInterval), claimPause: claimBusy, limiter: limiter{rate: cfg.Rate},
+		slots: map[ref]*slot{}, refusals: refusals{}, losses: losses{}, unanswered: losses{}, pace: newPace(cfg.PollInterval), claimPause: claimBusy, limiter: limiter{rate: cfg.Rate},
 		observed: Stats{Queue: cfg.Name, Target: cfg.Target.Name(), Recorded: map[State]int64{}},
 	}
 }

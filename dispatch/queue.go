@@ -55,6 +55,8 @@ type Assignment struct {
 	Retried bool
 	// Undecided is for how long the target has had it, as far as is known. A dispatcher sets it, not a store.
 	Undecided time.Duration
+	// Unanswered is how many status queries in a row brought nothing. A dispatcher sets it, not a store.
+	Unanswered int
 	// Lost is how often the target had taken it and then did not know it. A dispatcher sets it, not a store.
 	Lost int
 }

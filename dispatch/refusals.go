@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// maxRemembered bounds what is remembered of messages that were refused or lost, by key; what is beyond is tried as often as any
-// other message.
+// maxRemembered bounds what is remembered of messages that were refused or lost, or cannot be asked about, by key; what is beyond is
+// tried as often as any other message.
 const maxRemembered = 10000
 
-// rememberedFor is how long it is remembered after it was last so: by then another instance may have had the message.
+// rememberedFor is how long a refusal is remembered after the last one: by then another instance may have had the message. The
+// rest is forgotten by age only where there is no room.
 const rememberedFor = 2 * refusedLimit
 
 // refusals are messages whose address refused them for good the last time, by key. What another instance is answered
@@ -42,7 +43,8 @@ func (r refusals) note(now time.Duration, a Assignment, refused bool) time.Durat
 	return now - at.since
 }
 
-// losses count how often the target had taken the head of a key and then did not know it.
+// losses count something that befell the head of a key: that the target had taken it and then did not know it, or could not
+// be asked about it.
 type losses map[string]loss
 
 type loss struct {
@@ -51,7 +53,7 @@ type loss struct {
 	last time.Duration
 }
 
-// count returns how often the target has lost the message by now.
+// count returns how often by now, as far as this instance knows.
 func (l losses) count(now time.Duration, a Assignment) int {
 	at, known := l[a.Key]
 	if !known && len(l) >= maxRemembered {

@@ -28,8 +28,8 @@ const (
 type RetryPolicy struct {
 	// Initial pause, doubled with each attempt up to Max. Defaults 250 ms and 1 min.
 	Initial, Max time.Duration
-	// Attempts after which a message has failed for good. Default 500, which is
-	// some eight hours of pauses. Negative: never.
+	// Attempts after which a message has failed for good, or blocks its key if its outcome is unknown. Default 500, which is
+	// up to eight hours of pauses. Negative: never. Status queries are not attempts, and OnFailureRetry has no limit.
 	Attempts int
 	// MaxAge: a message that fails has failed for good when it was enqueued longer ago. 0: whatever its age.
 	MaxAge time.Duration
@@ -65,11 +65,13 @@ const (
 	// maxRetryAfter bounds Retry-After: a wrong clock at the target must not park a key
 	// for days.
 	maxRetryAfter = time.Hour
+	// slowestRetry is the longest pause of a message that is refused and tried until the target takes it.
+	slowestRetry = time.Hour
 	// refusedLimit is how long an address is tried that will not take a message, ever: as long as a receiver is gone
 	// while a new version of it is put in place.
 	refusedLimit = 5 * time.Minute
 	// maxLost is how often a target may take a message and then not know it, which a restart explains, and a dependency
-	// that never comes. With the default pauses that is four minutes.
+	// that never comes. With the default pauses that is up to three minutes. Each instance counts for itself.
 	maxLost = 10
 	// minStatusPause is the least pause between status queries that get no answer.
 	minStatusPause = time.Second
@@ -122,7 +124,7 @@ func (r Rule) Classify(a Assignment, answer Answer, jitter float64) (out Result)
 		case OnFailureBlock:
 			out.After = Block
 		case OnFailureRetry:
-			r.retryRefused(&out, jitter)
+			r.retryRefused(&out, answer.RetryAfter, jitter)
 		}
 	case Busy, Misconfigured:
 		s := Delayed
@@ -133,7 +135,7 @@ func (r Rule) Classify(a Assignment, answer Answer, jitter float64) (out Result)
 		r.retryLater(a, &out, s, answer.RetryAfter, jitter)
 		switch {
 		case r.OnFailure == OnFailureRetry && (answer.Permanent || answer.Outcome == Misconfigured):
-			r.retryRefused(&out, jitter)
+			r.retryRefused(&out, answer.RetryAfter, jitter)
 		case out.After == RetryLater && a.Refused >= refusedLimit:
 			// Refused counts answers that are Permanent alone: a target whose settings are wrong may be repaired.
 			r.deadLetter(&out)
@@ -189,13 +191,13 @@ func (r Rule) deadLetter(out *Result) {
 
 // retryRefused tries a message again that the target refused. Someone has to change something there first, so that
 // the pauses grow longer than those after a failure.
-func (r Rule) retryRefused(out *Result, jitter float64) {
+func (r Rule) retryRefused(out *Result, retryAfter time.Duration, jitter float64) {
 	slow := r.Retry
-	slow.Max = max(slow.Max, maxRetryAfter)
+	slow.Max = max(slow.Max, slowestRetry)
 	if out.State != Unknown {
 		out.State = Delayed
 	}
-	out.After, out.Wait = RetryLater, slow.Pause(out.Attempt, jitter)
+	out.After, out.Wait = RetryLater, max(slow.Pause(out.Attempt, jitter), min(retryAfter, maxRetryAfter))
 	out.Detail = refusedMark + cmp.Or(out.Detail, "without a reason")
 }
 
@@ -208,7 +210,8 @@ func (r Rule) classifyUncertain(a Assignment, out *Result, retryAfter time.Durat
 	case r.Semantics.HasStatus || r.Semantics.Resend:
 		r.retryLater(a, out, Unknown, retryAfter, jitter)
 		if a.Work == Resolve && out.After == RetryLater {
-			out.Wait = max(out.Wait, minStatusPause) // a query is not an attempt: its pause does not grow
+			// A query is not an attempt: its pause grows with the queries that brought nothing.
+			out.Wait = max(out.Wait, minStatusPause, r.Retry.Pause(max(1, a.Unanswered), jitter))
 		}
 	default:
 		r.blockUnresolved(out)

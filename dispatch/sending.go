@@ -42,6 +42,11 @@ func (m *machine) handleAnswer(now time.Duration, s *slot, a Assignment, answer 
 	m.observed.Latency += took
 	m.fast = took < fastAnswer
 	a.Refused = m.refusals.note(now, a, answer.Permanent)
+	if a.Work == Resolve && (answer.Outcome == Uncertain || answer.Outcome == Busy || answer.Outcome == Misconfigured) {
+		a.Unanswered = m.unanswered.count(now, a)
+	} else {
+		delete(m.unanswered, a.Key)
+	}
 	s.assignment = a
 	s.since, s.asked, s.stuckAt = now, 0, 0
 	r := m.rule.Classify(a, answer, m.cfg.Jitter())

@@ -200,3 +200,31 @@ func TestStuckWhileTheBlockedAreRead(t *testing.T) {
 		}
 	})
 }
+
+// TestStatusOutage: while the target cannot be asked about a message that it may have, it is asked ever more rarely, and
+// the message goes on once it answers.
+func TestStatusOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, g := newPlace(t), newLedger()
+		g.target.set(func(dispatch.Assignment) dispatch.Answer {
+			return dispatch.Answer{Outcome: dispatch.Uncertain, RequestEnded: true, Detail: "lost"}
+		})
+		g.says("k-0001", dispatch.Uncertain)
+		p.start("a", g, nil)
+		p.add("k", 1)
+		time.Sleep(2 * time.Minute)
+		before := g.questions()
+		if before < 6 {
+			t.Errorf("%d questions in two minutes", before)
+		}
+		time.Sleep(time.Hour)
+		if n := g.questions() - before; n < 60 || n > 130 {
+			t.Errorf("%d questions in an hour", n)
+		}
+		g.says("k-0001", dispatch.Done)
+		time.Sleep(61 * time.Second)
+		if r := p.record("k-0001"); r.State != dispatch.Committed || r.Attempts != 1 {
+			t.Errorf("a minute after it answers: %+v", r)
+		}
+	})
+}

@@ -412,3 +412,31 @@ func TestWatcherTwoOfThem(t *testing.T) {
 		}
 	})
 }
+
+// TestSinkRegisteredMeanwhile: a sink that is registered after a watcher has read the configuration, and before it stores
+// an ONSET, gets that ONSET.
+func TestSinkRegisteredMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, each3)
+		a := w.start("a")
+		stop := a.beating("x")
+		time.Sleep(10 * time.Second)
+		w.first = sync.OnceFunc(func() {
+			session := lease.NewSession(lease.NewInstance("b", ""), lease.Timing{})
+			if _, err := w.memory.StartSession(t.Context(), session); err != nil {
+				t.Error(err)
+			}
+			if err := w.ref.RegisterMember(t.Context(), monitor.Member{Session: session.ID, Sinks: []string{"pager"}}); err != nil {
+				t.Error(err)
+			}
+		})
+		stop()
+		time.Sleep(5 * time.Second)
+		a.beat(t.Context(), monitor.SignalSuccess, "x")
+		time.Sleep(time.Second)
+		w.want("x", onset, abated)
+		if got := len(w.ref.SentTo("pager")); got != 2 {
+			t.Errorf("the new sink was sent %d of 2", got)
+		}
+	})
+}

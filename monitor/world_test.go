@@ -29,6 +29,7 @@ type world struct {
 	ref    *checks.Memory
 	claims *claims.Memory
 	away   atomic.Bool // nobody reaches the store
+	first  func()      // runs before an ONSET is stored
 	poll   time.Duration
 	read   []monitor.AlarmMessage
 }
@@ -106,7 +107,7 @@ func (d tableDoor) DueSources(ctx context.Context, ps []int, n int) (monitor.Sca
 	return through(d.i, func() (monitor.Scan, error) { return d.Store.DueSources(ctx, ps, n) })
 }
 func (d tableDoor) ApplyChanges(ctx context.Context, cs []monitor.SourceChange) ([]bool, error) {
-	return through(d.i, func() ([]bool, error) { return d.Store.ApplyChanges(ctx, cs) })
+	return through(d.i, func() ([]bool, error) { d.i.w.before(cs...); return d.Store.ApplyChanges(ctx, cs) })
 }
 func (d tableDoor) Sweep(ctx context.Context, keep time.Duration, n int) (monitor.Scan, error) {
 	return through(d.i, func() (monitor.Scan, error) { return d.Store.Sweep(ctx, keep, n) })
@@ -224,6 +225,15 @@ func names(n int) (out []string) {
 		out = append(out, fmt.Sprintf("s%03d", i))
 	}
 	return out
+}
+
+// before runs what a test wants done between a decision and its change.
+func (w *world) before(cs ...monitor.SourceChange) {
+	for i := range cs {
+		if w.first != nil && cs[i].Transition == monitor.Onset {
+			w.first()
+		}
+	}
 }
 
 // told are the messages to the sink, in order.
