@@ -41,7 +41,7 @@ type SourceRecord struct {
 	Since  time.Time
 	// Until is when its pause ends by itself; zero if it does not.
 	Until time.Time
-	// Note is what an operator wrote when it was paused or retired.
+	// Note is what an operator wrote when it was paused or retired, as long as it is.
 	Note string
 }
 
@@ -125,7 +125,8 @@ type Alarm struct {
 	// Started is when the outage began: when the limit passed or the source reported a failure. Raised is when the
 	// monitor found out, and Ended when it ended, zero while it stands. All by the store's wall clock.
 	Started, Raised, Ended time.Time
-	// End is what ended it: "ABATED", "retire", "forget" or "" while it stands.
+	// End is what ended it: "ABATED" (a heartbeat, or a changed configuration, which [AlarmMessage].End tells apart), "retire",
+	// "forget" or "" while it stands.
 	End Transition
 	// Acknowledged by whom; "" if it is not.
 	Acknowledged string

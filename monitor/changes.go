@@ -10,7 +10,6 @@ import (
 // changeBuilder makes changes, with their notifications, from evaluations.
 type changeBuilder struct {
 	scan  Scan
-	sinks []string
 	links Links
 	id    func() string // of a new alarm
 }
@@ -49,7 +48,7 @@ func (t *changeBuilder) onset(check *Check, c *Candidate, v Evaluation, change *
 		change.Group = groupKey(check.Name, value)
 		return
 	}
-	change.Notifications = m.Notifications(t.sinks)
+	change.Notifications = []Notification{m.Notification()}
 }
 
 // end ends an alarm. Sinks always see ONSET before ABATED.
@@ -62,7 +61,7 @@ func (t *changeBuilder) end(check *Check, c *Candidate, v Evaluation, change *So
 	m.Started, m.Raised, m.LastBeat = c.Started, t.wallTime(c.OnsetAt), nil
 	if c.AlarmHeld {
 		// Its ONSET still waits for others: it goes first, in the same transaction.
-		change.Notifications = m.Notifications(t.sinks)
+		change.Notifications = append(change.Notifications, m.Notification())
 	}
 	m.Status, m.Ended = Abated, &change.At
 	switch {
@@ -71,7 +70,7 @@ func (t *changeBuilder) end(check *Check, c *Candidate, v Evaluation, change *So
 	case c.LastBeat < c.OnsetAt: // a changed configuration did it, not a heartbeat
 		m.End = Resume
 	}
-	change.Notifications = append(change.Notifications, m.Notifications(t.sinks)...)
+	change.Notifications = append(change.Notifications, m.Notification())
 }
 
 // message is the ONSET of a source.

@@ -125,7 +125,7 @@ func (c Check) WithDefaults() Check {
 	return c
 }
 
-// Limit is how long a source with an interval may be quiet. What is too long for a
+// Limit is how long a source with an interval may be quiet; with a schedule it is the grace. What is too long for a
 // Duration is the longest one.
 func (c *Check) Limit() time.Duration {
 	if c.Missed > 0 && c.Interval > (math.MaxInt64-max(c.Grace, 0))/time.Duration(c.Missed) {

@@ -71,7 +71,7 @@ func (w *Watcher) evaluate(ctx context.Context, l Scan) (made int, err error) {
 	if err := w.readParents(ctx, l, s); err != nil {
 		return 0, err
 	}
-	t := changeBuilder{scan: l, sinks: s.sinks, links: w.links(s), id: newRequestID}
+	t := changeBuilder{scan: l, links: w.links(s), id: newRequestID}
 	changes := make([]SourceChange, 0, len(l.Candidates))
 	for i := range l.Candidates {
 		c := &l.Candidates[i]

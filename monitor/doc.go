@@ -78,8 +78,8 @@
 // An acknowledged heartbeat is stored. An outage is one ONSET and, at its end, one ABATED, in this order and with one
 // request ID, each stored for every sink in the transaction that changes the source; package dispatch delivers them at
 // least once, in order per source. Both are compare-and-sets on what was judged: a heartbeat that arrives in between
-// undoes the judgement, whichever instance made it. No instance is special: one that dies costs its sources the first
-// window of its claims.
+// undoes the judgement, whichever instance made it. One that dies costs its sources the first window of its claims, and
+// groups and reminders the same if it was the one that sweeps.
 //
 // # What it does not promise
 //

@@ -204,16 +204,19 @@ func (fl *flusher) storeFlush(ctx context.Context) {
 	}
 }
 
-// makeProbes makes the probes of the flush's paths. While heartbeats wait for longer than a probe's interval, none is
-// made: an intake that lags behind may hold the heartbeat of a source that looks silent.
+// makeProbes makes the probes of the flush's paths. While heartbeats wait for longer than a probe's interval, or were refused
+// in it because the queue was full, none is made: an intake that lags behind may hold the heartbeat of a source that looks
+// silent, or may have refused it.
 func (fl *flusher) makeProbes(now time.Duration) []Probe {
 	came, waits := fl.in.queue.oldest()
 	behind := waits && now-came > fl.in.cfg.ProbeInterval
 	fl.probes = fl.probes[:0]
 	for _, f := range fl.paths {
+		refused := f.refusedAt.Load()
+		missed := behind || refused != 0 && now-time.Duration(refused) <= fl.in.cfg.ProbeInterval
 		asked := slices.ContainsFunc(fl.empty, func(c *call) bool { return c.path == f && !fl.isStale(c, now) })
 		fl.probes = append(fl.probes, Probe{
-			Path: f.cfg.Name, TrustFor: f.cfg.TrustFor, MaxGap: f.cfg.MaxGap, NameOnly: !asked && (behind || !f.cfg.Synchronous),
+			Path: f.cfg.Name, TrustFor: f.cfg.TrustFor, MaxGap: f.cfg.MaxGap, NameOnly: !asked && (missed || !f.cfg.Synchronous),
 		})
 	}
 	return fl.probes

@@ -48,7 +48,7 @@ func (w *Watcher) groupReport(ctx context.Context, s settingsCache, g *AlarmGrou
 	if known := s.byName[g.Check]; known != nil {
 		check = &known.Check
 	}
-	t := groupReporter{check: check, value: groupValue(g.Check, g.Group), sinks: s.sinks, links: w.links(s), now: now}
+	t := groupReporter{check: check, value: groupValue(g.Check, g.Group), links: w.links(s), now: now}
 	switch {
 	case g.Alarm == "" || len(g.Members) > 0:
 		r, ok = t.members(g)
@@ -74,7 +74,6 @@ func (w *Watcher) groupReport(ctx context.Context, s settingsCache, g *AlarmGrou
 type groupReporter struct {
 	check *Check
 	value string // of the label that the group is of
-	sinks []string
 	links Links
 	now   time.Time // the store's wall clock
 }
@@ -102,7 +101,7 @@ func (t *groupReporter) members(g *AlarmGroup) (GroupReport, bool) {
 	case t.check.GroupBy == "" || len(g.Members) < t.check.GroupMin:
 		// Too few, or the check is not grouped any more: each by itself.
 		for i := range g.Members {
-			r.Notifications = append(r.Notifications, t.memberMessage(&g.Members[i]).Notifications(t.sinks)...)
+			r.Notifications = append(r.Notifications, t.memberMessage(&g.Members[i]).Notification())
 		}
 		return r, true
 	}
@@ -113,7 +112,7 @@ func (t *groupReporter) members(g *AlarmGroup) (GroupReport, bool) {
 		m.Members = append(m.Members, g.Members[i].Source)
 	}
 	slices.Sort(m.Members)
-	r.Notifications = m.Notifications(t.sinks)
+	r.Notifications = []Notification{m.Notification()}
 	return r, true
 }
 
@@ -132,7 +131,7 @@ func (t *groupReporter) end(g *AlarmGroup, a Alarm) GroupReport {
 	if a.Raised.IsZero() {
 		m.Raised = g.Started
 	}
-	return GroupReport{Group: g.Group, Alarm: g.Alarm, End: true, At: t.now, Notifications: m.Notifications(t.sinks)}
+	return GroupReport{Group: g.Group, Alarm: g.Alarm, End: true, At: t.now, Notifications: []Notification{m.Notification()}}
 }
 
 // message is the ONSET of the group.

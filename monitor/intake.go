@@ -150,15 +150,16 @@ type PathConfig struct {
 	// probes. Both are 4 × ProbeInterval by default, if the path is Synchronous.
 	TrustFor, MaxGap time.Duration
 	// Synchronous: whatever is sent by this path arrives here at once or not at all,
-	// so that each flush proves it, as long as Run runs. Others are proven by
+	// so that each flush proves it, as long as Run runs and refuses nothing. Others are proven by
 	// [IntakePath.RecordProbe].
 	Synchronous bool
 }
 
 // IntakePath is one way in which heartbeats come into an [Intake].
 type IntakePath struct {
-	in  *Intake
-	cfg PathConfig
+	in        *Intake
+	cfg       PathConfig
+	refusedAt atomic.Int64 // when a call was last refused because the queue was full, on this host's clock; 0: never
 }
 
 // OpenPath opens a path. One that is open already is returned as it is.
@@ -234,6 +235,7 @@ func (in *Intake) enter(ctx context.Context, f *IntakePath, beats []Heartbeat) (
 	c.left, c.err, c.arrivedAt = len(beats), nil, in.cfg.Clock.Now()
 	if err := in.queue.push(c); err != nil {
 		if errors.Is(err, ErrBusy) {
+			f.refusedAt.Store(int64(in.cfg.Clock.Now()))
 			in.count(func(s *IntakeStats) { s.Busy++ })
 		}
 		return nil, err

@@ -121,6 +121,59 @@ func TestInletBehind(t *testing.T) {
 	})
 }
 
+// TestInletRefuses: while heartbeats are refused because the queue is full, the path proves nothing, however short the queue's
+// delay is: a source that was refused is not silent.
+func TestInletRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpy(t)
+		in := open(t, s, monitor.IntakeConfig{MaxQueue: 2, MaxBatch: 2})
+		other := in.OpenPath(monitor.PathConfig{Name: "other", Synchronous: true})
+		in.take(beat("a"))
+		s.stored()
+		s.rig(func(_ context.Context, call string) error {
+			if call == "store" {
+				time.Sleep(300 * time.Millisecond)
+			}
+			return nil
+		}, nil)
+		var all sync.WaitGroup
+		for range 3 { // each second call finds the queue full
+			all.Go(func() {
+				for began := time.Now(); time.Since(began) < 5*time.Second; {
+					if _, err := in.Record(t.Context(), []monitor.Heartbeat{beat("a")}); err != nil && !errors.Is(err, monitor.ErrBusy) {
+						t.Error(err)
+					}
+					time.Sleep(50 * time.Millisecond)
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		s.stored()
+		time.Sleep(3 * time.Second)
+		for _, d := range s.stored() {
+			for _, p := range d.Probes {
+				if p.NameOnly != (p.Path == "http") {
+					t.Errorf("while others are refused: %+v", p)
+				}
+			}
+		}
+		all.Wait()
+		time.Sleep(time.Second)
+		s.stored()
+		time.Sleep(time.Second)
+		for _, d := range s.stored() {
+			for _, p := range d.Probes {
+				if p.NameOnly {
+					t.Errorf("afterwards: %+v", p)
+				}
+			}
+		}
+		if _, err := other.Record(t.Context(), []monitor.Heartbeat{beat("a")}); err != nil || in.Stats().Busy == 0 {
+			t.Errorf("%v, %+v", err, in.Stats())
+		}
+	})
+}
+
 // The store is away for ten minutes. Who waits is answered when it is back, exactly when
 // what it sent is stored; who does not is told so.
 func TestInletStoreAway(t *testing.T) {

@@ -69,8 +69,18 @@ func (c *Check) message(labels map[string]string) AlarmMessage {
 	return m
 }
 
-// Notifications are the message for each sink, in one order per subject.
+// Notifications are the message for each of some sinks.
 func (m AlarmMessage) Notifications(sinks []string) []Notification {
+	n := m.Notification()
+	out := make([]Notification, 0, len(sinks))
+	for _, n.Sink = range sinks {
+		out = append(out, n)
+	}
+	return out
+}
+
+// Notification is the message for all sinks, in one order per subject.
+func (m AlarmMessage) Notification() Notification {
 	payload, err := json.Marshal(m)
 	if err != nil {
 		payload = []byte(`{}`) // cannot happen: all of it is text and times
@@ -83,11 +93,7 @@ func (m AlarmMessage) Notifications(sinks []string) []Notification {
 	if m.Reminder > 0 {
 		id += "/" + strconv.Itoa(m.Reminder)
 	}
-	out := make([]Notification, 0, len(sinks))
-	for _, s := range sinks {
-		out = append(out, Notification{Sink: s, Key: OrderKey(m.Event, subject), ID: id, Payload: payload})
-	}
-	return out
+	return Notification{Key: OrderKey(m.Event, subject), ID: id, Payload: payload}
 }
 
 // OrderKey is the key under which a subject's notices are in order: what people can

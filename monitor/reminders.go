@@ -52,7 +52,7 @@ func (w *Watcher) remindOfCheck(ctx context.Context, s settingsCache, check *Che
 		a := &due[i]
 		m := check.reminder(a)
 		m.Acknowledge = links.Acknowledge(a.ID)
-		r := Reminder{Alarm: a.ID, Number: m.Reminder, Notifications: m.Notifications(s.sinks)}
+		r := Reminder{Alarm: a.ID, Number: m.Reminder, Notifications: []Notification{m.Notification()}}
 		made, err := withinTimeout(ctx, func(ctx context.Context) (bool, error) { return w.cfg.Store.Remind(ctx, r) })
 		if err != nil {
 			return false, err

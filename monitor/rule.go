@@ -23,8 +23,8 @@ type Evaluation struct {
 	// At is when it happened: when the limit passed, or when the heartbeat arrived that ended the outage.
 	// Never later than Now.
 	At StoreTime
-	// Due is when to evaluate the source again if nothing happens before: after Now, unless there is a
-	// transition. A heartbeat alone causes no evaluation, unless an alarm of its source stands, the source is
+	// Due is when to evaluate the source again if nothing happens before: after Now, or, of a transition, when to
+	// evaluate its new state: Never for an alarm that only a heartbeat ends. A heartbeat alone causes no evaluation, unless an alarm of its source stands, the source is
 	// [Retired] or in a run, or the signal is not [SignalSuccess].
 	Due StoreTime
 	// WellSince is when it recovered, while its alarm is kept because it flaps.

@@ -12,7 +12,6 @@ type settingsCache struct {
 	read       bool
 	checks     map[int64]*StoredCheck
 	byName     map[string]*StoredCheck
-	sinks      []string
 	secret     []byte
 	// grouped is the shortest group wait, 0 when no check is grouped.
 	grouped time.Duration
@@ -34,7 +33,7 @@ func (w *Watcher) readSettings(ctx context.Context) (settingsCache, error) {
 	if err != nil {
 		return settingsCache{}, err
 	}
-	s := settingsCache{generation: stored.Generation, read: true, checks: map[int64]*StoredCheck{}, byName: map[string]*StoredCheck{}, sinks: stored.Sinks, secret: stored.Secret}
+	s := settingsCache{generation: stored.Generation, read: true, checks: map[int64]*StoredCheck{}, byName: map[string]*StoredCheck{}, secret: stored.Secret}
 	for i := range stored.Checks {
 		c := &stored.Checks[i]
 		s.checks[c.ID] = c

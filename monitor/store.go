@@ -248,6 +248,8 @@ type SourceChange struct {
 
 // Notification is one alarm for one sink: a message in [SinkQueue], ordered by Key and deduplicated by ID.
 type Notification struct {
+	// Sink, if not empty; otherwise the notification is for each sink that is registered when it is enqueued. An ONSET
+	// that named them could miss one that was registered since they were read, which then got the ABATED alone.
 	Sink    string
 	Key     string
 	ID      string

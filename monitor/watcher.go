@@ -163,7 +163,7 @@ func (w *Watcher) SetSinks(sinks []string) {
 }
 
 // Register registers this instance and its sinks now: alarms that are raised after it has returned nil are stored for
-// them.
+// them, whichever instance raises them. Of one that stood before, a new sink gets reminders and the end.
 func (w *Watcher) Register(ctx context.Context) error {
 	live, err := w.cfg.Keeper.Session(ctx)
 	if err != nil {

@@ -4,11 +4,14 @@ import (
 	"context"
 	"regexp"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/understudy-ha/understudy/claim"
 	"github.com/understudy-ha/understudy/internal/memstore/claims"
+	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 )
 
@@ -422,7 +425,7 @@ func TestSinkRegisteredMeanwhile(t *testing.T) {
 		stop := a.beating("x")
 		time.Sleep(10 * time.Second)
 		w.first = sync.OnceFunc(func() {
-			session := lease.NewSession(lease.NewInstance("b", ""), lease.Timing{})
+			session := lease.Session{ID: lease.NewID(), Instance: lease.NewInstance("b", ""), Timing: claim.Windows{First: 5 * time.Second, Second: 5 * time.Second}.Timing()}
 			if _, err := w.memory.StartSession(t.Context(), session); err != nil {
 				t.Error(err)
 			}

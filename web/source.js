@@ -145,7 +145,7 @@ export function subject(a) {
 // A job's alarm is of the check "job", and ends with a good run.
 const ofJob = (a) => a.check === 'job';
 const endText = (a) => (a.end === 'ABATED' && ofJob(a) ? 'a good run' : ends[a.end] || a.end);
-const ends = { ABATED: 'a beat', retire: 'retired', forget: 'check removed' };
+const ends = { ABATED: 'a heartbeat or a changed check', retire: 'retired', forget: 'check removed' };
 
 function alarmTable(alarms, none) {
   if (alarms.length === 0) return el('p', 'muted', none);

@@ -31,8 +31,8 @@ func (a *app) alarmListCommand() *cobra.Command {
 		Use:   "list",
 		Short: "List alarms, newest first, including ended ones",
 		Long: `List alarms, newest first; ended alarms are listed until they are pruned, and those of jobs (check
-"job") until their sinks know. STARTED is when the outage started, or the time of the run, ENDED how it ended: by a heartbeat
-or a good run (ABATED), or because the source was retired or its check removed.`,
+"job") until their sinks know. STARTED is when the outage started, or the time of the run, ENDED how it ended: by a heartbeat,
+a changed check or a good run (ABATED), or because the source was retired or its check removed.`,
 		Example: `  understudy alarm list --standing
   understudy alarm list --check nightly-backup --source db-1 -n 20
   understudy alarm list --standing -o json | jq -r .id | xargs understudy alarm acknowledge`,

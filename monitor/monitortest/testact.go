@@ -45,12 +45,15 @@ func testPause(b *bench) {
 		b.Errorf("%+v", s)
 	}
 	b.step(limit)
-	b.act(monitor.Action{Type: monitor.ActionResume, Check: "e", Source: "a", Who: "ops"})
+	b.act(monitor.Action{Type: monitor.ActionResume, Check: "e", Source: "a", Who: "ops", Note: "done"})
 	c := b.candidate(id)
 	if c.State != monitor.Up || !near(c.ExpectedFrom, c.Now) {
 		b.Errorf("resumed, it has a whole limit: %+v", c)
 	}
-	b.act(monitor.Action{Type: monitor.ActionResume, Check: "e", Source: "a", Who: "ops"})
+	b.act(monitor.Action{Type: monitor.ActionResume, Check: "e", Source: "a", Who: "ops", Note: "nothing to resume"})
+	if s := b.source("e", "a"); s.Note != "" {
+		b.Errorf("the note of a pause that has ended is shown: %+v", s)
+	}
 }
 
 func testPauseAgain(b *bench) {
@@ -108,7 +111,7 @@ func testPutAway(b *bench) {
 	b.step(time.Hour)
 	b.beat(id)
 	b.wantTurns("it beats again", monitor.Return)
-	if s := b.source("e", "a"); s.State != monitor.Up {
+	if s := b.source("e", "a"); s.State != monitor.Up || s.Note != "" {
 		b.Errorf("%+v", s)
 	}
 }

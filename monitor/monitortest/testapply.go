@@ -26,6 +26,7 @@ func applyTests() map[string]func(*bench) {
 		"apply/those that cannot be harm no others":     testSomeApply,
 		"apply/a thousand, none, too many":              testApplyMany,
 		"apply/notices are enqueued if it is made":      testNotices,
+		"apply/notices for all sinks":                   testNoticeForAll,
 		"apply/notices of one id are enqueued once":     testNoticeOnce,
 		"apply/notices keep their order":                testNoticeOrder,
 		"apply/a sink that was dropped holds nobody up": testNoticeDropped,
@@ -292,6 +293,25 @@ func testNotices(b *bench) {
 	b.beat(id)
 	b.apply(b.change(b.candidate(id), monitor.Abated))
 	b.wantSent("a", alarm+"/ONSET", alarm+"/ABATED")
+}
+
+// testNoticeForAll: a notice without a sink is for each that is registered when the change is made.
+func testNoticeForAll(b *bench) {
+	id := b.ready("a")[0]
+	on := b.change(b.candidate(id), monitor.Onset)
+	for i := range on.Notifications {
+		on.Notifications[i].Sink = ""
+	}
+	b.enlist(hook, "late", "dropped")
+	b.act(monitor.Action{Type: monitor.ActionRemoveSink, Source: "dropped", Who: "ops"})
+	b.apply(on)
+	for sink, want := range map[string]int{hook: 1, "late": 1, "dropped": 0} {
+		if b.rig.Sent != nil {
+			if got := b.rig.Sent(b.t, sink); len(got) != want || want > 0 && got[0].ID != on.Alarm+"/ONSET" {
+				b.Errorf("to %s: %+v", sink, got)
+			}
+		}
+	}
 }
 
 func testNoticeOnce(b *bench) {

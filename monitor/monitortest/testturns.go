@@ -170,6 +170,9 @@ func testPauseEnds(b *bench) {
 	if c.State != monitor.Up || c.ExpectedFrom != resume.ExpectedFrom || c.PausedUntil != 0 {
 		b.Errorf("resumed: %+v", c)
 	}
+	if s := b.source("e", "a"); s.Note != "" {
+		b.Errorf("the note of a pause that has ended is shown: %+v", s)
+	}
 }
 
 func testPausedAlarm(b *bench) {

@@ -56,7 +56,7 @@ func title(m monitor.AlarmMessage) string {
 		case monitor.Forget:
 			what = verb("is", "are") + " not watched any more"
 		case monitor.Resume:
-			what = verb("was", "were") + " resumed"
+			what = verb("is", "are") + " not down by the changed check"
 		default:
 			what = verb("is", "are") + " not down any more: " + clean(string(m.End))
 		}

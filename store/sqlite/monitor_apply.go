@@ -1,10 +1,10 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/understudy-ha/understudy/dispatch"
@@ -100,14 +100,13 @@ func validChange(c *monitor.SourceChange) error {
 	return validNotices(c.Notifications)
 }
 
-// batch is a notice as the queue of its sink has it.
-func batch(n *monitor.Notification) dispatch.Message {
-	return dispatch.Message{Queue: monitor.SinkQueue(n.Sink), Key: n.Key, ID: n.ID, Payload: n.Payload, ContentType: "application/json"}
-}
+// noticeType is the content type of a notice.
+const noticeType = "application/json"
 
 func validNotices(notices []monitor.Notification) error {
-	for i := range notices {
-		if err := batch(&notices[i]).Validate(); err != nil {
+	for _, n := range notices {
+		sink := cmp.Or(n.Sink, "all") // a name that could be one
+		if err := (dispatch.Message{Queue: monitor.SinkQueue(sink), Key: n.Key, ID: n.ID, Payload: n.Payload, ContentType: noticeType}).Validate(); err != nil {
 			return err
 		}
 	}
@@ -127,17 +126,18 @@ func (t *moment) notifier() (*notifier, error) {
 
 // enqueue stores notifications, except those for sinks that are not registered.
 func (n *notifier) enqueue(notices []monitor.Notification) error {
-	for i := range notices {
-		if _, registered := slices.BinarySearch(n.sinks, notices[i].Sink); !registered {
-			continue
-		}
-		b := batch(&notices[i])
-		payload := b.Payload
-		if payload == nil {
-			payload = []byte{}
-		}
-		if _, err := n.exec(enqueueOne, b.Queue, b.Key, b.ID, payload, b.ContentType, n.wall, "", nil); err != nil {
-			return err
+	for _, notice := range notices {
+		for _, sink := range n.sinks {
+			if notice.Sink != "" && notice.Sink != sink {
+				continue
+			}
+			payload := notice.Payload
+			if payload == nil {
+				payload = []byte{}
+			}
+			if _, err := n.exec(enqueueOne, monitor.SinkQueue(sink), notice.Key, notice.ID, payload, noticeType, n.wall, "", nil); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -219,13 +219,12 @@ func (s step) applyToCheck(e *check, a monitor.Action) {
 }
 
 func (s step) applyToSource(n *source, a monitor.Action) {
-	n.note = a.Note
 	switch a.Type {
 	case monitor.ActionPause:
 		if n.state == monitor.Retired {
 			return
 		}
-		n.state, n.pausedUntil, n.due = monitor.Paused, 0, monitor.Never
+		n.state, n.pausedUntil, n.due, n.note = monitor.Paused, 0, monitor.Never, a.Note
 		if a.For > 0 {
 			n.pausedUntil = s.now.Add(a.For)
 			n.due = n.pausedUntil
@@ -237,7 +236,7 @@ func (s step) applyToSource(n *source, a monitor.Action) {
 		if n.state != monitor.Paused {
 			return
 		}
-		n.state, n.pausedUntil, n.expectedFrom, n.due = monitor.Up, 0, s.now, s.now
+		n.state, n.pausedUntil, n.expectedFrom, n.due, n.note = monitor.Up, 0, s.now, s.now, ""
 		if n.alarm != nil {
 			n.state = monitor.Down
 		}
@@ -248,7 +247,7 @@ func (s step) applyToSource(n *source, a monitor.Action) {
 		if n.state == monitor.Retired {
 			return
 		}
-		n.retireRequested, n.due = true, s.now
+		n.retireRequested, n.due, n.note = true, s.now, a.Note
 	}
 	n.rev++
 }

@@ -101,12 +101,12 @@ func (s step) applyChange(n *source, c monitor.SourceChange) {
 			n.state = monitor.Up
 		}
 	case monitor.Resume:
-		n.state, n.expectedFrom, n.pausedUntil = monitor.Up, c.ExpectedFrom, 0
+		n.state, n.expectedFrom, n.pausedUntil, n.note = monitor.Up, c.ExpectedFrom, 0, ""
 		if n.alarm != nil {
 			n.state = monitor.Down
 		}
 	case monitor.Return:
-		n.state, n.expectedFrom, n.retiredAt, n.retireRequested = monitor.Up, c.ExpectedFrom, 0, false
+		n.state, n.expectedFrom, n.retiredAt, n.retireRequested, n.note = monitor.Up, c.ExpectedFrom, 0, false, ""
 	case monitor.Retire:
 		s.clearAlarm(n, c)
 		n.state, n.retiredAt, n.retireRequested, n.pausedUntil = monitor.Retired, s.now, false, 0

@@ -265,19 +265,31 @@ func (s step) recordEvent(subject, reason string) {
 // enqueue gives each notification to its sink once, by ID.
 func (s step) enqueue(notices []monitor.Notification) {
 	for _, n := range notices {
-		if key := [2]string{n.Sink, n.ID}; s.sinks[n.Sink] && !s.enqueued[key] {
-			s.enqueued[key] = true
-			n.Payload = slices.Clone(n.Payload)
-			if s.o.Queues == nil {
-				s.sent = append(s.sent, n)
-				continue
-			}
-			// Registering a sink creates its queue, so this cannot fail.
-			_, _ = s.o.Queues.Add(context.WithoutCancel(s.ctx), []dispatch.Message{{
-				Queue: monitor.SinkQueue(n.Sink), Key: n.Key, ID: n.ID, Payload: n.Payload, ContentType: "application/json",
-			}})
+		if n.Sink != "" {
+			s.enqueueOne(n)
+			continue
+		}
+		for _, n.Sink = range slices.Sorted(maps.Keys(s.sinks)) {
+			s.enqueueOne(n)
 		}
 	}
+}
+
+func (s step) enqueueOne(n monitor.Notification) {
+	key := [2]string{n.Sink, n.ID}
+	if !s.sinks[n.Sink] || s.enqueued[key] {
+		return
+	}
+	s.enqueued[key] = true
+	n.Payload = slices.Clone(n.Payload)
+	if s.o.Queues == nil {
+		s.sent = append(s.sent, n)
+		return
+	}
+	// Registering a sink creates its queue, so this cannot fail.
+	_, _ = s.o.Queues.Add(context.WithoutCancel(s.ctx), []dispatch.Message{{
+		Queue: monitor.SinkQueue(n.Sink), Key: n.Key, ID: n.ID, Payload: n.Payload, ContentType: "application/json",
+	}})
 }
 
 // sortedSources returns the sources by check and name.

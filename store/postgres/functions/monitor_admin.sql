@@ -68,12 +68,11 @@ BEGIN
         RETURN false;
     END IF;
     IF p_verb = 'resume' AND s.state <> 'paused' OR p_verb <> 'resume' AND s.state = 'retired' THEN
-        UPDATE {{schema}}.monitor_source x SET note = p_note WHERE x.id = s.id;
         RETURN true;
     END IF;
     v_state := CASE p_verb WHEN 'pause' THEN 'paused' WHEN 'retire' THEN s.state ELSE CASE WHEN s.alarm <> '' THEN 'down' ELSE 'up' END END;
     UPDATE {{schema}}.monitor_source x
-       SET rev = x.rev + 1, note = p_note, state = v_state, asked = x.asked OR p_verb = 'retire',
+       SET rev = x.rev + 1, note = CASE WHEN p_verb = 'resume' THEN '' ELSE p_note END, state = v_state, asked = x.asked OR p_verb = 'retire',
            until = CASE WHEN p_verb = 'retire' THEN x.until ELSE v_until END, base = CASE WHEN p_verb = 'resume' THEN t ELSE x.base END
      WHERE x.id = s.id;
     -- What is to be retired stays due, or nobody would.

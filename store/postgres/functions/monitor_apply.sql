@@ -75,7 +75,8 @@ BEGIN
            base = CASE WHEN x.transition IN ('resume', 'return') THEN x.base ELSE s.base END,
            until = CASE WHEN x.transition IN ('resume', 'retire') THEN 0 ELSE s.until END,
            ended = CASE x.transition WHEN 'retire' THEN t WHEN 'return' THEN 0 ELSE s.ended END,
-           asked = s.asked AND x.transition NOT IN ('retire', 'return')
+           asked = s.asked AND x.transition NOT IN ('retire', 'return'),
+           note = CASE WHEN x.transition IN ('resume', 'return') THEN '' ELSE s.note END
       FROM unnest(v_transitions) x WHERE s.id = x.id AND x.transition <> 'forget';
     PERFORM {{rules}}.monitor_start_and_end_alarms(p_wall, v_transitions);
     UPDATE {{schema}}.monitor_due d SET due = x.due FROM unnest(v_transitions) x WHERE d.id = x.id AND x.transition <> 'forget';
@@ -164,14 +165,14 @@ BEGIN
     END IF;
 END $$;
 
--- Tells sinks, each of an id once. A sink that was dropped meanwhile is not told. It comes
+-- Tells sinks, each of an id once; the sink '' stands for all. A sink that was dropped meanwhile is not told. It comes
 -- last: what looks at the batches at the commit, one by one, is to keep its plans.
 CREATE FUNCTION {{rules}}.monitor_notify(p_sinks text[], p_keys text[], p_ids text[], p_payloads bytea[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM {{rules}}.monitor_enqueue('alarms.' || x.sink, array_agg(x.key ORDER BY x.i), array_agg(x.id ORDER BY x.i), array_agg(x.payload ORDER BY x.i))
+    PERFORM {{rules}}.monitor_enqueue('alarms.' || s.name, array_agg(x.key ORDER BY x.i), array_agg(x.id ORDER BY x.i), array_agg(x.payload ORDER BY x.i))
        FROM unnest(p_sinks, p_keys, p_ids, p_payloads) WITH ORDINALITY x (sink, key, id, payload, i)
-       JOIN {{schema}}.monitor_sink s ON s.name = x.sink
-      GROUP BY x.sink ORDER BY x.sink;
+       JOIN {{schema}}.monitor_sink s ON x.sink IN ('', s.name)
+      GROUP BY s.name ORDER BY s.name;
     PERFORM set_config('plan_cache_mode', 'auto', true);
 END $$;
 

@@ -31,7 +31,7 @@ BEGIN
     END IF;
 END $$;
 
--- What the rule needs to know of sources that are due, or of removed events.
+-- What the rule needs to know of sources that are due, or to be forgotten.
 CREATE FUNCTION {{rules}}.monitor_candidates(p_ids bigint[], p_wall timestamptz)
 RETURNS TABLE (id bigint, event bigint, source text, labels text, rev bigint, beat_rev bigint, check_rev bigint,
     state text, alarm text, reason text, onset bigint, onsets bigint, well bigint, base bigint, until bigint, ended bigint, asked boolean,

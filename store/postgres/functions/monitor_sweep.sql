@@ -1,6 +1,6 @@
 -- Background work.
 
--- Does a part of what is left to do, and finds sources of removed events.
+-- Does a part of what is left to do, and finds sources of removed events, and learned ones that have been retired for long.
 CREATE FUNCTION {{rules}}.monitor_sweep(p_latest bigint, p_keep bigint, p_limit integer, p_lock_timeout_ms bigint,
     OUT moment bigint, OUT wall timestamptz, OUT generation bigint, OUT next bigint, OUT ids bigint[]) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
