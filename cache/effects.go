@@ -53,8 +53,9 @@ func (l *loop) updateHeldFetch(key string, term int64, until time.Duration) {
 	}
 }
 
-// durable continues with what has waited for the disk. After a failure, and until it is
-// fixed, nobody is told that something was stored; they ask again.
+// durable continues with what has waited for the disk. After a failure, and until it is fixed, removals go on, as others
+// still have copies; but nobody is told that this peer has stored one: other peers ask again, and the count of those that
+// have confirmed leaves it out.
 func (l *loop) durable(ticket uint64, err error) {
 	l.notDurable = err != nil
 	if ticket < l.ticket || l.ticket == 0 {
@@ -93,7 +94,12 @@ func (l *loop) execute(e protocol.Effect) {
 		if !l.notDurable || !claimsStored(e) {
 			l.links.send(e)
 		}
-	case protocol.Reply, protocol.KeepAlive, protocol.Refer, protocol.Refuse, protocol.KeysRemoved, protocol.MembersChanged:
+	case protocol.KeysRemoved:
+		if l.notDurable {
+			e.Confirmed--
+		}
+		l.answer(e)
+	case protocol.Reply, protocol.KeepAlive, protocol.Refer, protocol.Refuse, protocol.MembersChanged:
 		l.answer(e)
 	case protocol.Fetch:
 		l.fetches.start(e, l.clientOf(e.Key))

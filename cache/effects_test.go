@@ -123,6 +123,23 @@ func TestEffectsAfterAFailedDisk(t *testing.T) {
 	})
 }
 
+// TestRemovalNotStored: a removal that this peer could not store is not confirmed by it, here or to others.
+func TestRemovalNotStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newHeldBench(t)
+		for i, err := range []error{errors.New("the disk is full"), nil} {
+			b.lastToken++
+			who := newCaller()
+			b.waiters[b.lastToken] = who
+			b.carryAll(removal(int64(i+1)), protocol.KeysRemoved{Token: b.lastToken, Confirmed: 3, Of: 3})
+			b.durable(uint64(i+1), err)
+			if got := <-who.answer; got.confirmed != 2+i || got.of != 3 {
+				t.Errorf("after %v: %d of %d", err, got.confirmed, got.of)
+			}
+		}
+	})
+}
+
 // removal is a list of removals that is news.
 func removal(term int64) protocol.Effect {
 	return protocol.SaveRemovals{All: []protocol.Removal{{Scope: protocol.PrefixKey, Term: term}}}

@@ -1,5 +1,7 @@
 package cache
 
+import "slices"
+
 // fairQueue lines up calls that wait for a place so that clients get places in turn: a client with a thousand cold keys
 // delays another client's single key by one call, not by a thousand.
 type fairQueue struct {
@@ -34,21 +36,27 @@ func (t *fairQueue) next(mayStart func(*call) bool) *call {
 	return nil
 }
 
-// take takes out a client's first call that may start, and drops calls before it that have ended.
+// take takes out a client's first call that may start.
 func (t *fairQueue) take(client any, mayStart func(*call) bool) *call {
-	waiting := t.calls[client]
-	kept := 0
-	for i, c := range waiting {
-		switch {
-		case c.ended:
-			continue
-		case mayStart(c):
-			t.calls[client] = append(waiting[:kept], waiting[i+1:]...)
-			return c
-		}
-		waiting[kept] = c
-		kept++
+	i := slices.IndexFunc(t.calls[client], mayStart)
+	if i < 0 {
+		return nil
 	}
-	t.calls[client] = waiting[:kept]
-	return nil
+	c := t.calls[client][i]
+	t.calls[client] = slices.Delete(t.calls[client], i, i+1)
+	return c
+}
+
+// remove takes out a call that waits no longer.
+func (t *fairQueue) remove(c *call) {
+	waiting := t.calls[c.client]
+	i := slices.Index(waiting, c)
+	switch {
+	case i < 0:
+	case len(waiting) > 1:
+		t.calls[c.client] = slices.Delete(waiting, i, i+1)
+	default:
+		delete(t.calls, c.client)
+		t.order = slices.DeleteFunc(t.order, func(client any) bool { return client == c.client })
+	}
 }

@@ -19,7 +19,9 @@ func TestTurns(t *testing.T) {
 	}
 	blocked := add("few", "blocked")
 	add("few", "few")
-	add("few", "ended").ended = true
+	lined.remove(add("few", "ended"))
+	lined.remove(add("gone", "ended"))
+	lined.remove(&call{client: "many"})
 	add(nil, "local")
 	mayStart := func(c *call) bool { return c.Key != blocked.Key }
 	var got []string

@@ -161,6 +161,7 @@ func (f *fetches) endCall(c *call, why error) {
 	c.cancel(why)
 	if !c.running {
 		f.removeCall(c)
+		f.waiting.remove(c)
 		f.startWaiting()
 	}
 }

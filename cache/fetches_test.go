@@ -222,6 +222,34 @@ func TestFetchAborted(t *testing.T) {
 	})
 }
 
+// TestFetchExpiresInTheQueue: calls that end while they wait for a place, as when the origin hangs in all places, leave
+// nothing behind, and those behind them still start.
+func TestFetchExpiresInTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newFetchBench(1)
+		b.begin("stubborn 10m", time.Second)
+		synctest.Wait()
+		for i := range 20 {
+			b.start(protocol.Fetch{Key: fmt.Sprintf("waits 1s %d", i), Term: 1, Until: b.in(time.Second)}, i%3)
+		}
+		b.start(protocol.Fetch{Key: "lasts 1s", Term: 1, Until: b.in(time.Hour), Deadline: b.in(time.Hour)}, 0)
+		time.Sleep(time.Minute)
+		b.fetches.mu.Lock()
+		queued := 0
+		for _, calls := range b.waiting.calls {
+			queued += len(calls)
+		}
+		if queued != 1 || len(b.waiting.order) != 1 || len(b.calls) != 2 {
+			t.Errorf("%d calls of %d clients wait; %d keys", queued, len(b.waiting.order), len(b.calls))
+		}
+		b.fetches.mu.Unlock()
+		time.Sleep(time.Hour)
+		if got := b.outcome(); got[len(got)-1] != "lasts: value" {
+			t.Errorf("at the end %q", got)
+		}
+	})
+}
+
 func TestFetchesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newFetchBench(3)

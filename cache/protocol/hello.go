@@ -33,6 +33,16 @@ func (m *Machine) handleLost(from string) {
 	m.lostKnownBy = from
 	m.lostUntil = m.now.Boot + m.Timings.lossWait()
 	m.abstain = max(m.abstain, m.lostUntil)
+	// What it began before it knew. Votes that are under way have no effect, and who waits here is told.
+	for _, k := range m.sortedKeys(func(k *key) bool { return k.state == Candidate || k.state == Fetching }) {
+		if k.state == Fetching {
+			m.abortFetch(k, "the data of this peer is gone")
+		} else {
+			m.endCandidacy(k, "")
+		}
+		m.startCandidacyIfWanted(k)
+		m.schedule(k)
+	}
 }
 
 func (m *Machine) handleHello(from string, p *peer, h Hello) {

@@ -68,7 +68,7 @@ type Machine struct {
 	candidaciesAwaitingCeiling []*key
 
 	abstain        time.Duration // votes for nobody before
-	lostUntil      time.Duration // its storage was lost: it neither votes nor fetches before
+	lostUntil      time.Duration // its storage was lost: it neither votes, stands nor fetches before
 	lostKnownBy    string        // who remembers the life that had it
 	linkGraceUntil time.Duration // requests wait for the links until then; 0: no longer
 	helloAt        time.Duration

@@ -169,9 +169,9 @@ func (m *Machine) handleRemove(from string, r Removal) {
 		m.counters.Ignored++
 		return
 	}
-	// Applied first: the effects are carried out in order, so that Removed is sent after SaveRemovals is durable.
+	// Applied first: the effects are carried out in order, so that Removed is sent after SaveRemovals is durable. That the
+	// sender has stored it is another matter: its own Removed says so.
 	m.applyRemoval(r)
-	m.markConfirmed(from, r)
 	m.send(from, Removed{r})
 }
 
