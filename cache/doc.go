@@ -9,16 +9,17 @@
 // # What it promises
 //
 //   - While a majority of the members is connected, the origin is called for a key by at most
-//     one peer at a time, and once per expiry. A peer may fetch only while a majority has
+//     one peer at a time, and once per expiry (a value with NoStore: once for each peer at which requests wait). A peer may fetch only while a majority has
 //     promised to vote for no other peer; it ends its call before those promises end. This relies
 //     on clocks whose rates differ by less than a tenth of [protocol.Timings.AnnounceTimeout], on an origin that
 //     returns when its context ends, and on no peer of the kind that [Config.Mixed] allows.
 //   - Each call has a higher term than every earlier call for the key, also after restarts with
 //     storage: a fencing token for an origin that compares terms.
 //   - A copy is never replaced by an older one, and nothing that was removed comes back.
-//     Terms and removals are stored before any peer acts on them.
+//     Terms are stored before they are used, and removals before a peer says that it has them.
 //   - Every request is answered: with a value, with the origin's failure, or with the reason why
-//     there is no value. A copy is served in a partition, too.
+//     there is no value. A copy is served in a partition, too. Clients of the original hear nothing beyond
+//     [Config.MaxWaiting], and of malformed requests.
 //   - Everything is bounded: keys, bytes, requests that wait, calls of the origin, queues to
 //     peers and clients. Beyond a bound, requests are refused and the least recently used copies dropped.
 //   - No message ends the process. A malformed one is counted in [Stats] and ignored.

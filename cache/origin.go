@@ -31,10 +31,10 @@ type Value struct {
 	// Data is the value, at most [Config.MaxValue] bytes. It must not be changed
 	// after it was returned.
 	Data []byte
-	// TTL is how long the value is fresh, from the start of the fetch; 0: as
+	// TTL is how long the value is fresh, from the start of the fetch: at least a second, at most as configured; 0: as
 	// configured.
 	TTL time.Duration
-	// NoStore: Data answers the requests that wait, and no peer keeps a copy.
+	// NoStore: Data answers the requests that wait at this peer, and no peer keeps a copy.
 	NoStore bool
 }
 

@@ -326,7 +326,7 @@ const (
 
 // GetOptions say which copy will do.
 type GetOptions struct {
-	// After asks for a copy that expires after this; zero: any copy, however stale.
+	// After asks for a copy that expires after this, or, if it lies ahead, after now; zero: any copy, however stale.
 	After time.Time
 	// Refresh asks for a fetch even where a fresh copy is held.
 	Refresh bool

@@ -37,7 +37,7 @@ func (m *Machine) startCandidacy(k *key) {
 	k.electionBegan = m.now.Boot
 	if m.isAbsurdTerm(k.term) {
 		// The other peers would ignore the question for the same reason.
-		m.refuseAll(k, Broken, "this peer's clock is more than a day behind the others'", m.Timings.FailMin)
+		m.refuseAll(k, Broken, "terms known here are more than a day ahead of this peer's clock: it is behind, or was ahead before; then empty this peer's data folder", m.Timings.FailMin)
 		return
 	}
 	if !m.ensureCeiling(k.term) {

@@ -32,7 +32,7 @@
 // candidacy ends with the [Update], without a fetch.
 //
 // No peer owns a key: any member may stand for it, and outranks (vote.go) decides between two
-// candidates. How many calls run at once is the runner's: cache/fetches.go, Config.Fetches; a
+// candidates: by the higher term, and by their weight only in equal ones. How many calls run at once is the runner's: cache/fetches.go, Config.Fetches; a
 // won key may wait there for a place while its votes stay bound.
 //
 // The voters decide in handleQuestion (what speaks against any vote) and decideVote (what
@@ -49,7 +49,8 @@
 //
 // A duration is a field of [Timings], with its default in WithDefaults and its bounds in
 // Validate; anything else is a field of [Setup]. The runner takes both from cache.Config, and internal/settings declares
-// flag, YAML key and help in one place.
+// flag, YAML key and help in one place (and example.yaml, of which docs/understudy.yaml is made). What must be remembered of an
+// idle key is a field of [Entry]; what others must know of a candidate, of [Question] and cache/wire.
 //
 // A duration that differs by key depends on what rests on it. On how long a value is fresh, nothing does: the origin says
 // it ([Fetched], TTL). How long a fetch may last is used in one place, startFetch, which sets

@@ -45,7 +45,6 @@ func (m *Machine) recordFailure(k *key, in Fetched) {
 	if in.Wait > 0 {
 		wait = min(in.Wait, longestWait)
 	}
-	m.counters.Failures++
 	m.setState(k, Idle, "", "failed: "+in.Err)
 	k.failure = failure{term: k.term, text: in.Err, count: count, until: m.now.Boot + wait}
 	m.send("", k.failure.message(k.name, m.now.Boot))

@@ -213,7 +213,6 @@ func (m *Machine) serveUncached(k *key, in Fetched) {
 // abortFetch ends this peer's fetch before its time. One that this very step began is not
 // begun at all.
 func (m *Machine) abortFetch(k *key, why string) {
-	m.counters.Aborted++
 	begun := len(m.effects)
 	m.effects = slices.DeleteFunc(m.effects, func(e Effect) bool {
 		f, ok := e.(Fetch)

@@ -21,7 +21,7 @@ type Input interface{ input() }
 // one of [Reply], [Refer] and [Refuse], unless a [Cancel] comes first.
 type Get struct {
 	Key   string
-	After int64 // Unix milliseconds; 0: any copy, however stale
+	After int64 // Unix milliseconds, now at most; 0: any copy, however stale
 	// Refresh asks for a fetch that starts from now on, even where a fresh copy is held.
 	Refresh bool
 	// Until bounds the wait, on the boot clock.
@@ -73,7 +73,7 @@ type Fetched struct {
 	Key   string
 	Term  int64
 	Value []byte
-	// TTL overrides the configured time to live when it is above 0.
+	// TTL overrides the configured time to live when it is above 0: at least a second, at most [Timings].MaxTTL.
 	TTL time.Duration
 	// NoStore: the value answers the requests that wait here, and no copy of it is kept anywhere.
 	NoStore bool

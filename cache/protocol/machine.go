@@ -97,7 +97,6 @@ func New(now Now, s Setup) *Machine {
 		pongs:          map[string]bool{},
 		helloAt:        now.Boot,
 		linkGraceUntil: now.Boot + s.Timings.AnnounceTimeout,
-		noLinkMajority: true,
 	}
 	m.members = NewMembers(s.Members)
 	m.listDigest, m.listAt = m.members.Digest(), now.Boot

@@ -11,10 +11,6 @@ import (
 // Counters count since the start.
 type Counters struct {
 	Elections, Won, Yielded, Partitions, Removals int64
-	// Failures are of this peer's fetches; Aborted are fetches that it gave up.
-	Failures, Aborted int64
-	// Silences are the times that a peer followed another for too long.
-	Silences int64
 	// Ignored are messages that make no sense: from incompatible peers, of absurd terms, or
 	// with copies that expire too late.
 	Ignored int64

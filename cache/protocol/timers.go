@@ -28,7 +28,7 @@ func (m *Machine) schedule(k *key) {
 	}
 }
 
-// next is when something of the key is due.
+// next is when something of the key is due. An idle key has no timer: whoever leaves one waiting must know what wakes it.
 func (m *Machine) next(k *key) time.Duration {
 	next := never
 	switch k.state {
@@ -61,7 +61,6 @@ func (m *Machine) runKeyTimer(k *key) {
 	}
 	switch {
 	case k.state == Follower && k.boundUntil <= now:
-		m.counters.Silences++
 		m.endFollowing(k, "silent for too long")
 	case k.state == Candidate && k.votesRequested && k.electionEnd <= now:
 		m.electionTimedOut(k)
