@@ -68,7 +68,8 @@ func (m *Machine) handleFailed(from string, f Failed) {
 	}
 	k := m.key(f.Key)
 	switch {
-	case k.state == Fetching, k.state == Follower && (k.boundTo != from || f.Term < k.term):
+	case k.failure.count > 0 && f.Term < k.failure.term, // a later fetch has failed, and its back-off holds
+		k.state == Fetching, k.state == Follower && (k.boundTo != from || f.Term < k.term):
 		m.schedule(k)
 		return
 	case k.state == Candidate:
