@@ -37,7 +37,7 @@
 //	               time). Pure: time and jitter come from outside. recordUnsent
 //	               makes a result without the rule: a message that was certainly
 //	               not sent is delayed (unknown, if it was to be resolved), is
-//	               tried again later, and has used no attempt
+//	               tried again at once, and has used no attempt
 //	exchange.go    which results go into an exchange, and which keys start.
 //	               handleAssignment: a message that is pending at an earlier
 //	               target of the queue is uncertain if the present one cannot be
@@ -76,7 +76,7 @@
 //     and what checkDelivery there refuses. If alarms should have it too, it is also a
 //     field of Sink in sinks.go, which Sink.Queue copies;
 //   - a field of [Config], copied by newDispatcher in internal/server/deliver.go, and of
-//     [Rule] if it changes what an answer means;
+//     [Rule] if it changes what an answer means (a field of [RetryPolicy] needs no copying);
 //   - a line of internal/settings/example.yaml, and docs/understudy.yaml, which is made of it:
 //     go test ./internal/settings -run TestReference -update. docs/dispatch.md has it by hand.
 //
@@ -96,7 +96,8 @@
 //   - Every change of state is a compare-and-set on the key's row under the
 //     claim's term: a sender whose claim has ended changes nothing.
 //   - No message is lost or waits unseen: it ends committed, or in a state that
-//     operators are shown.
+//     operators are shown. One of unknown outcome whose target does not answer is asked about
+//     until it does, or is too old.
 //   - At a target that deduplicates by message ID, no message takes effect twice.
 //     The order at the target is exact if it compares terms, or answers within
 //     the submission's deadline.

@@ -181,7 +181,7 @@ func (m *machine) handleAssignment(now time.Duration, x *exchangeRequest, s *slo
 		m.toSend = append(m.toSend, s)
 	case m.rule.Semantics.HasStatus:
 		s.state = Pending
-		s.since, s.asked, s.stuckAt = now, 1, 0 // not the first question: how long the target has it is not known
+		s.since, s.asked, s.stuckAt = now-a.Undecided, 1, 0 // not the first question
 		m.schedulePoll(s, now)
 	default:
 		// Pending at an earlier target of this queue, and the present one cannot be

@@ -53,7 +53,7 @@ type Assignment struct {
 	Link string
 	// Retried, when the work is Send: an operator had it sent again, so that the target may have it from before.
 	Retried bool
-	// Undecided is for how long the target has had it, as far as is known. A dispatcher sets it, not a store.
+	// Undecided, when the work is Poll, is for how long the target may have had it: since its submission began.
 	Undecided time.Duration
 	// Unanswered is how many status queries in a row brought nothing. A dispatcher sets it, not a store.
 	Unanswered int

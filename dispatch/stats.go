@@ -15,7 +15,8 @@ type Stats struct {
 	// Messages whose state was recorded, by state; a message that was delayed
 	// twice counts twice.
 	Recorded map[State]int64
-	// Ignored are results that came too late: another instance had the key.
+	// Ignored are results that the store did not take: another instance had the key, or an exchange whose answer was lost
+	// had recorded them.
 	Ignored int64
 	// Submissions that have ended, how long they took together, and the status queries.
 	Submissions   int64

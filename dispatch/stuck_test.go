@@ -228,3 +228,19 @@ func TestStatusOutage(t *testing.T) {
 		}
 	})
 }
+
+// TestStuckThoughClaimsRestart: what is never decided is shown, though no instance has it for as long as that takes.
+func TestStuckThoughClaimsRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, g := newPlace(t), newLedger()
+		p.add("k", 1)
+		for range 4 {
+			d := p.start("a", g, nil)
+			time.Sleep(time.Minute)
+			d.stop()
+		}
+		if keys := p.blockedKeys(); len(keys) != 1 || !strings.Contains(keys[0].Reason, "has not decided") {
+			t.Errorf("after four minutes blocked: %+v", keys)
+		}
+	})
+}

@@ -18,8 +18,8 @@ type Semantics struct {
 	HasStatus bool
 	// StatusLimit is how many messages one status query may name, at least 1.
 	StatusLimit int
-	// ComparesTerms: it refuses requests under an older term than it has seen for the
-	// key.
+	// ComparesTerms: it refuses requests under an older term than it has seen for the key, so that its order is exact. It
+	// says what to expect of the target: the dispatcher does the same either way.
 	ComparesTerms bool
 	// Decides is within what time it has decided nearly every message that it took. 0: an hour.
 	Decides time.Duration
@@ -43,7 +43,7 @@ const (
 	Accepted       Outcome = "pending"   // it has it, and will decide
 	Executed       Outcome = "valid"     // executed, not yet committed
 	Busy           Outcome = "busy"      // certainly not taken; send it later
-	Misconfigured  Outcome = "rejected"  // certainly not taken, and not until something is fixed (wrong address, no rights); sent again until then
+	Misconfigured  Outcome = "rejected"  // certainly not taken, and not until something is fixed (wrong address, no rights); sent again while attempts are left
 	NotFound       Outcome = "missing"   // the target does not know the message
 	Uncertain      Outcome = "silent"    // it may have been taken
 )

@@ -190,8 +190,8 @@ func testHoldTakenOver(b *bench) {
 	}
 	poll := b.begins(next, c)
 	b.is(poll, dispatch.Poll, "1", 1)
-	if poll.Term <= a.Term {
-		b.Errorf("term %d after %d", poll.Term, a.Term)
+	if poll.Term <= a.Term || poll.Undecided < timing.Timeout || poll.Undecided > time.Hour {
+		b.Errorf("term %d after %d; the target has had it for %v", poll.Term, a.Term, poll.Undecided)
 	}
 	// The target forgot it: it is sent again.
 	r := result(poll, dispatch.Delayed, dispatch.RetryLater)

@@ -32,7 +32,7 @@ type Queue struct {
 	Concurrency    int           `yaml:"concurrency" default:"64" help:"submissions in flight at once"`
 	Rate           float64       `yaml:"rate" help:"each instance starts at most this many submissions per second (default: no limit)"`
 	OnFailure      string        `yaml:"on_failure" help:"after a permanent failure, block the key, skip the message, or retry it until the target takes it (default: skip what the target judged invalid, else block)"`
-	Attempts       int           `yaml:"attempts" default:"500" help:"give up on a message after so many attempts (500: about eight hours); negative: never"`
+	Attempts       int           `yaml:"attempts" default:"500" help:"give up on a message after so many attempts (500: up to eight hours); negative: never"`
 	RetryInitial   time.Duration `yaml:"retry_initial" more:"yes" default:"250ms" help:"pause after the first attempt that failed; doubles with each attempt"`
 	RetryMax       time.Duration `yaml:"retry_max" more:"yes" default:"1m" help:"longest pause between two attempts"`
 	MaxAge         time.Duration `yaml:"max_age" more:"yes" help:"give up on a message that fails this long after it was enqueued (default: whatever its age)"`

@@ -115,10 +115,14 @@ func scanExchange(r pgx.Rows, queue string, out *dispatch.ExchangeResult, accept
 	if work == nil {
 		return nil
 	}
-	out.Begun = append(out.Begun, dispatch.Assignment{
+	a := dispatch.Assignment{
 		Message: dispatch.Message{Queue: queue, Key: key, ID: *id, ContentType: *contentType, Payload: payload, Headers: decodeHeaders(headers)},
 		Work:    dispatch.Work(*work), Seq: *seq, Term: *term, Attempt: int(*attempt), Age: time.Duration(*age) * time.Microsecond, Code: int(*code), Detail: *detail, Link: *link, Retried: retried,
-	})
+	}
+	if a.Work == dispatch.Poll {
+		a.Age, a.Undecided = 0, a.Age
+	}
+	out.Begun = append(out.Begun, a)
 	return nil
 }
 

@@ -37,7 +37,7 @@ WHERE space = ?1 AND key = ?2`
 	// getHead finds the first batch after done that was not cancelled; all others
 	// there are not over. Its payload is read if there is room for it.
 	getHead = `
-SELECT b.seq, b.id, b.content_type, b.state, b.attempts, b.enqueued_us, b.code, b.detail, b.link, b.headers, b.trail, b.size, iif(b.size <= ?4, p.payload, NULL)
+SELECT b.seq, b.id, b.content_type, b.state, b.attempts, b.enqueued_us, b.begun_us, b.code, b.detail, b.link, b.headers, b.trail, b.size, iif(b.size <= ?4, p.payload, NULL)
 FROM understudy_batch b JOIN understudy_payload p ON p.n = b.body
 WHERE b.queue = ?1 AND b.key = ?2 AND b.seq > ?3 AND b.state <> 'cancelled' ORDER BY b.seq LIMIT 1`
 

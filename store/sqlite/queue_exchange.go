@@ -155,7 +155,8 @@ func (n *exchange) startStep(k *exchangeKey) error {
 	var code, size int
 	var detail, headers, trail string
 	var enqueued int64
-	err := n.one(getHead, []any{n.Queue, k.key, k.done, n.room}, &a.Seq, &a.ID, &a.ContentType, &state, &a.Attempt, &enqueued, &code, &detail, &a.Link, &headers, &trail, &size, &a.Payload)
+	var begun *int64
+	err := n.one(getHead, []any{n.Queue, k.key, k.done, n.room}, &a.Seq, &a.ID, &a.ContentType, &state, &a.Attempt, &enqueued, &begun, &code, &detail, &a.Link, &headers, &trail, &size, &a.Payload)
 	if err != nil {
 		return fmt.Errorf("the head of key %q: %w", k.key, err)
 	}
@@ -177,6 +178,9 @@ func (n *exchange) startStep(k *exchangeKey) error {
 		return nil
 	case k.atTarget:
 		a.Work = dispatch.Poll
+		if begun != nil {
+			a.Undecided = micros(max(0, n.wall-*begun))
+		}
 		n.out.Begun = append(n.out.Begun, a)
 		return nil
 	case state == dispatch.Unknown:

@@ -160,6 +160,8 @@ func (s step) startHead(k *claims.Key, t dispatch.Exchange, settled bool) *dispa
 	}
 	a := dispatch.Assignment{Message: b.Message, Work: work, Seq: b.Seq, Term: k.Term, Attempt: b.Attempts, Age: s.Now.Sub(b.Enqueued), Link: b.Link}
 	switch work {
+	case dispatch.Poll:
+		a.Undecided = s.Now.Sub(b.Begun)
 	case dispatch.Resolve:
 		a.Code, a.Detail = b.Code, b.Detail
 	case dispatch.Send:

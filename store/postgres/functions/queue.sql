@@ -14,7 +14,7 @@
 
 -- One exchange with a dispatcher. The keys are sorted, and each is there once: with a
 -- result if its term in p_rterms is not null, and to be begun with if that in
--- p_bterms is not. Every key is one row of the answer.
+-- p_bterms is not. Every key is one row of the answer. The age of what is polled counts from its submission.
 CREATE FUNCTION {{rules}}.exchange(p_queue text, p_session text, p_restart boolean, p_window bigint, p_keys text[], p_bterms bigint[],
     p_rterms bigint[], p_seqs bigint[], p_states text[], p_afters text[], p_waits bigint[], p_attempts integer[], p_codes integer[],
     p_details text[], p_links text[], p_lock_timeout_ms bigint)
@@ -162,7 +162,7 @@ BEGIN
          WHERE x.accepted AND (x.after = 'block' OR (x.blocked IS NOT NULL) <> x.was_blocked);
     END IF;
 
-    RETURN QUERY SELECT x.key, x.accepted, CASE WHEN v_lives THEN x.holding ELSE 'lost' END, x.work, b.seq, x.term, b.attempts, b.id, b.content_type, 0::bigint, 0, '', b.link, b.payload, b.headers::text, false
+    RETURN QUERY SELECT x.key, x.accepted, CASE WHEN v_lives THEN x.holding ELSE 'lost' END, x.work, b.seq, x.term, b.attempts, b.id, b.content_type, {{rules}}.nanoseconds(t - b.begun) / 1000, 0, '', b.link, b.payload, b.headers::text, false
       FROM unnest(p_keys, v_accepted, v_holding, v_work, v_term, h_tid) x (key, accepted, holding, work, term, tid)
       LEFT JOIN LATERAL (SELECT b.* FROM {{schema}}.batch b WHERE b.ctid = x.tid OFFSET 0) b ON x.work = 'poll'
      WHERE x.work IS NULL OR x.work = 'poll';
