@@ -56,9 +56,6 @@ type Config struct {
 	// StopGrace is how long submissions in flight may continue when the dispatcher is
 	// stopped; everything else is released at once. Default 5 s.
 	StopGrace time.Duration
-	// OnRecorded, if not nil, is told each result that the store has recorded and whose answer came. It must return at
-	// once; it is called from one goroutine.
-	OnRecorded func(Result)
 	// Logger; nil is silent.
 	Logger *slog.Logger
 	// Jitter returns a number in [0, 1). Several goroutines call it at a time. Default: the runtime's source.

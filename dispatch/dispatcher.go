@@ -50,12 +50,7 @@ func New(cfg Config) (*Dispatcher, error) {
 	}
 	d.health = lease.NewStoreHealth(d.clock)
 	d.report = newReporter(d.log, cfg.Target.Name())
-	d.m.onRecorded = func(id string, r Result) {
-		d.report.recorded(id, r)
-		if cfg.OnRecorded != nil {
-			cfg.OnRecorded(r)
-		}
-	}
+	d.m.onRecorded = d.report.recorded
 	d.publishStats()
 	return d, nil
 }

@@ -395,8 +395,6 @@ func TestTakesOver(t *testing.T) {
 func TestTargetFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, g := newPlace(t), newTarget()
-		var seen []string
-		watch := func(r dispatch.Result) { seen = append(seen, fmt.Sprintf("%s-%04d %s", r.Key, r.Seq, r.State)) }
 		tries := map[string]int{}
 		g.semantics.Resend = true
 		g.set(func(a dispatch.Assignment) dispatch.Answer {
@@ -412,7 +410,7 @@ func TestTargetFails(t *testing.T) {
 			return dispatch.Answer{Outcome: dispatch.Done}
 		})
 		p.start("a", g, func(c *dispatch.Config) {
-			c.Concurrency, c.OnFailure, c.OnRecorded = 1, dispatch.OnFailureBlock, watch
+			c.Concurrency, c.OnFailure = 1, dispatch.OnFailureBlock
 		})
 		for _, key := range []string{"panics", "busy", "bad"} {
 			p.add(key, 2)
@@ -432,8 +430,10 @@ func TestTargetFails(t *testing.T) {
 		if err != nil || len(keys) != 1 || keys[0].Key != "bad" || !strings.Contains(keys[0].Reason, "no such account") {
 			t.Errorf("blocked keys: %+v, %v", keys, err)
 		}
-		if !slices.Contains(seen, "bad-0001 invalid") || !slices.Contains(seen, "busy-0001 delayed") || !slices.Contains(seen, "panics-0002 unknown") {
-			t.Errorf("recorded: %v", seen)
+		for id, want := range map[string]dispatch.State{"bad-0001": dispatch.Invalid, "busy-0001": dispatch.Delayed, "panics-0002": dispatch.Unknown} {
+			if trail := p.record(id).Trail; !slices.ContainsFunc(trail, func(e dispatch.TrailEntry) bool { return e.State == want }) {
+				t.Errorf("%s: recorded %+v", id, trail)
+			}
 		}
 	})
 }

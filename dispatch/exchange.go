@@ -203,6 +203,7 @@ func (m *machine) applyHolding(now time.Duration, s *slot, holding Holding) {
 		m.schedulePoll(s, m.nextPoll(now, s, 0))
 	case m.surplus > 0 && !s.restart:
 		m.surplus--
+		m.observed.GivenBack++
 		m.releaseLater(s)
 	default:
 		m.makeReady(s)

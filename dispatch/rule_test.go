@@ -75,3 +75,19 @@ func TestBeforeSend(t *testing.T) {
 		}
 	}
 }
+
+// TestGivenBackIsCountedOnce: a key that is in a step when it is to be given back counts when it is, not at each join until then.
+func TestGivenBackIsCountedOnce(t *testing.T) {
+	s := newScripted(t, "-- | concurrency=2")
+	for _, line := range []string{
+		"session s1", "joined members=1", "claimed a:1 b:2", "exchanged a:send b:send",
+		"at 1s", "joined members=2 mine=2 held=2 least=0", "claimed", "at 2s", "joined members=2 mine=2 held=2 least=0", "claimed",
+		"answer a committed", "exchanged a:ready", "released",
+	} {
+		s.input(strings.Fields(line))
+		s.effects()
+	}
+	if n := s.m.snapshot().GivenBack; n != 1 {
+		t.Errorf("%d keys were given back, not 1", n)
+	}
+}

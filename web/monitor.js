@@ -232,7 +232,7 @@ const figures = [
   ['Sent away', (i) => count(i.busy), 'requests that were refused because too much waited'],
   ['Letters', (i) => count(i.letters), 'messages that could not be taken'],
   ['Raised', (i) => count(i.raised), 'alarms, by this instance since it started'],
-  ['Ended', (i) => count(i.abated), 'alarms that a beat has ended, by this instance since it started'],
+  ['Ended', (i) => count(i.abated), 'alarms that a heartbeat or a changed check has ended, by this instance since it started'],
 ];
 
 let values = null;

@@ -48,6 +48,12 @@ func abated() monitor.AlarmMessage {
 	return m
 }
 
+func ended(by monitor.Transition) monitor.AlarmMessage {
+	m := abated()
+	m.End = by
+	return m
+}
+
 func group() monitor.AlarmMessage {
 	m := onset()
 	m.Source, m.GroupBy, m.Group = "", "site", "berlin"

@@ -107,6 +107,8 @@ func TestWebhookTemplates(t *testing.T) {
 			[]string{`{"who":"edge-17","what":"ONSET: edge-17 is silent (Heartbeat_edge)","since":"2026-11-21T10:00:15.25Z","at":"10:00"}`}},
 		"nothing there": {sink.WebhookConfig{Body: `[{{json .Labels.site}},{{json .Labels.other}},{{json (default "none" .Labels.other)}},{{json (default "none" .Group)}},"{{time .Ended}}"]`}, onset(),
 			[]string{`["berlin","","none","none",""]`}},
+		"ended by a changed check": {sink.WebhookConfig{Body: "{{.Title}}", ContentType: "text/plain"}, ended(monitor.Resume),
+			[]string{"ABATED: edge-17 is not down by the changed check (Heartbeat_edge)"}},
 		"plain":            {sink.WebhookConfig{Body: "{{.Source}} {{.Status}}", ContentType: "text/plain"}, onset(), []string{"edge-17 ONSET"}},
 		"of a group":       {sink.WebhookConfig{Body: "{{range .Members}}{{.}};{{end}}{{.Count}}", ContentType: "text/plain"}, group(), []string{"edge-1;edge-2;edge-3;3"}},
 		"onset of both":    {sink.WebhookConfig{Onset: text("1"), Abated: text("2")}, onset(), []string{"1"}},
