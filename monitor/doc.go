@@ -28,7 +28,8 @@
 //
 //   - a field of Check with its default and validation (check.go), and its effect in the rule. If a change of it can make
 //     a source overdue that was not, it is also a line of [Check.IsStricterThan], and of its copy in "monitor_configure",
-//     store/postgres/functions/monitor_config.sql;
+//     store/postgres/functions/monitor_config.sql. Nothing evaluates a source whose alarm stands before the [Evaluation].Due
+//     of its Onset, unless a heartbeat comes; and the judge of sim/monitor_judge.go has to know what else may become of a source;
 //   - its field in the API (api/apitype/check.go), and its key in a configuration file (Check in
 //     internal/settings/checks.go, and example.yaml). In the flag --check, ParseCheck there reads it: it has lists of the
 //     keys that may stand without a value, and (plainValue) of those that are text whatever they look like;
