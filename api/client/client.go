@@ -255,6 +255,9 @@ func (c *Client) failure(answer *http.Response) *Error {
 	if failed.Code == "" {
 		failed = c.unexpectedAnswer(answer.StatusCode, "answered "+answer.Status)
 	}
+	if seconds, err := strconv.ParseUint(answer.Header.Get("Retry-After"), 10, 32); err == nil && failed.RetryAfterMS == 0 {
+		failed.RetryAfterMS = int64(seconds) * 1000
+	}
 	return failed
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/understudy-ha/understudy/api"
@@ -214,6 +215,46 @@ func TestEventsComeBack(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("ended with %v", err)
 	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestEventsWaitAsTold: a reader whom the server refuses for now comes back when it says, not much later than in a minute.
+func TestEventsWaitAsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked []time.Time
+		refusals := []struct {
+			header, body string
+			least, most  time.Duration
+		}{
+			{"3", `{"code":"too_many_requests","retry_after_ms":2500}`, 2500 * time.Millisecond, 8 * time.Second},
+			{"7", "a proxy", 7 * time.Second, 12 * time.Second},
+			{"86400", "", time.Minute, 65 * time.Second},
+			{"soon", "", 0, 5 * time.Second},
+		}
+		c, err := client.New(client.Config{URL: "http://x", HTTP: &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
+			n := len(asked)
+			asked = append(asked, time.Now())
+			if n < len(refusals) {
+				return &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {refusals[n].header}}, Body: io.NopCloser(strings.NewReader(refusals[n].body))}, nil
+			}
+			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("event: history\ndata: {\"id\":1}\n\n"))}, nil
+		})}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		enough := errors.New("enough")
+		if err := c.Events(t.Context(), client.Follow{}, func(apitype.Event) error { return enough }); !errors.Is(err, enough) {
+			t.Fatalf("ended with %v after %d tries", err, len(asked))
+		}
+		for i, told := range refusals {
+			if wait := asked[i+1].Sub(asked[i]); wait < told.least || wait > told.most {
+				t.Errorf("told %q, %s: it came back after %v", told.header, told.body, wait)
+			}
+		}
+	})
 }
 
 func TestEventsEndWithTheirReader(t *testing.T) {

@@ -23,6 +23,8 @@ const (
 	// firstPause and mostPause lie before coming back to a stream that broke.
 	firstPause = 250 * time.Millisecond
 	mostPause  = 5 * time.Second
+	// mostRetryAfter is how long at most a server can tell a reader to wait.
+	mostRetryAfter = time.Minute
 )
 
 // Follow selects what [Client.Events] passes on.
@@ -35,8 +37,8 @@ type Follow struct {
 }
 
 // Events calls fn for each event as it is written, until ctx ends or fn returns
-// an error, which it returns. It comes back when the connection breaks; an
-// answer that says that asking again is in vain (a wrong token, a wrong filter)
+// an error, which it returns. It comes back when the connection breaks, and when the
+// server says so to one of too many; an answer that says that asking again is in vain (a wrong token, a wrong filter)
 // is returned as an [*Error].
 func (c *Client) Events(ctx context.Context, f Follow, fn func(apitype.Event) error) error {
 	for retry := (backoff.Backoff{First: firstPause, Most: mostPause}); ; {
@@ -57,6 +59,11 @@ func (c *Client) Events(ctx context.Context, f Follow, fn func(apitype.Event) er
 			return refused
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
+		case errors.As(err, &answer) && answer.Status == http.StatusTooManyRequests:
+			told := time.Duration(answer.RetryAfterMS) * time.Millisecond
+			if !wait(ctx, min(told, mostRetryAfter)) {
+				return context.Cause(ctx)
+			}
 		case errors.As(err, &answer) && answer.Status < http.StatusInternalServerError:
 			return answer
 		}
@@ -66,6 +73,18 @@ func (c *Client) Events(ctx context.Context, f Follow, fn func(apitype.Event) er
 		if !retry.Wait(ctx) {
 			return context.Cause(ctx)
 		}
+	}
+}
+
+// wait reports whether ctx let it.
+func wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
 	}
 }
 

@@ -57,8 +57,8 @@ func apiError(err error) error {
 	text := fmt.Sprintf("the server refused with %d: %s", answer.Status, termtext.Line(answer.Error()))
 	switch {
 	case answer.Code == client.NotUnderstudy && answer.Status >= http.StatusInternalServerError:
-		// What stands before the server says that it is not there.
-		return codedError{answer.Detail, answer.Code, lease.ErrUnavailable}
+		// What stands before the server says that it is not there, or did not answer.
+		return codedError{answer.Detail, answer.Code, lease.ErrUnknown}
 	case answer.Code == client.NotUnderstudy:
 		return errors.New(answer.Detail + "; is it the address of a server?")
 	case answer.Status == http.StatusUnauthorized:
@@ -76,5 +76,20 @@ func transportError(err error) error {
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return codedError{fmt.Sprintf("%v; SSL_CERT_FILE names certificates to trust", failed.Err), "", lease.ErrUnavailable}
 	}
-	return codedError{fmt.Sprintf("the server cannot be reached: %v", failed.Err), "", lease.ErrUnavailable}
+	if errors.As(err, new(notSent)) && !errors.Is(err, context.DeadlineExceeded) {
+		return codedError{fmt.Sprintf("the server cannot be reached: %v", failed.Err), "", lease.ErrUnavailable}
+	}
+	return noAnswer("the server", failed)
+}
+
+// noAnswer is the error of a request that got none: a change may have been made nevertheless.
+func noAnswer(from string, failed *url.Error) error {
+	text, is := fmt.Sprintf("%s did not answer: %v", from, failed.Err), lease.ErrUnavailable
+	if errors.Is(failed, context.DeadlineExceeded) {
+		text = from + " did not answer in time"
+	}
+	if failed.Op != "Get" && !errors.As(failed, new(notSent)) {
+		text, is = text+"; a change may have been made: look before you repeat it", lease.ErrUnknown
+	}
+	return codedError{text, "", is}
 }

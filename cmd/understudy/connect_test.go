@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/api/client"
+	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
 )
 
@@ -168,11 +170,68 @@ func TestStatusHere(t *testing.T) {
 	}
 }
 
+// TestLostAnswer: a change whose answer was lost may have been made; a read, or what was never sent, was not.
+func TestLostAnswer(t *testing.T) {
+	change := func(ctx context.Context, c *client.Client) error { return c.CreateQueue(ctx, "orders") }
+	read := func(ctx context.Context, c *client.Client) error { _, err := c.Roles(ctx); return err }
+	hangs := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // else the end of the connection is not noticed
+		<-r.Context().Done()
+	}))
+	breaks := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGatewayTimeout) }))
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	for name, x := range map[string]struct {
+		url     string
+		call    func(context.Context, *client.Client) error
+		unknown bool
+		text    string
+	}{
+		"a change, and silence":           {hangs.URL, change, true, "the server did not answer in time; a change may have been made: look before you repeat it"},
+		"a change, and the end":           {breaks.URL, change, true, "the server did not answer: EOF; a change may have been made: look before you repeat it"},
+		"a change, and a proxy gives up":  {gateway.URL, change, true, "which is not how this API answers"},
+		"a change, and nobody there":      {gone.URL, change, false, "the server cannot be reached: "},
+		"a change, and no TLS":            {strings.Replace(breaks.URL, "http:", "https:", 1), change, false, "the server cannot be reached: http: server gave HTTP response to HTTPS client"},
+		"a read, and silence":             {hangs.URL, read, false, "the server did not answer in time"},
+		"a read, and the end":             {breaks.URL, read, false, "the server did not answer: EOF"},
+		"a read, and nobody there at all": {gone.URL, read, false, "the server cannot be reached: "},
+	} {
+		by := &http.Transport{}
+		c, err := client.New(client.Config{URL: x.url, HTTP: httpClient(by)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		timeout := time.Minute
+		if x.url == hangs.URL {
+			timeout = 50 * time.Millisecond
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
+		err = apiError(x.call(ctx, c))
+		cancel()
+		by.CloseIdleConnections()
+		if err == nil || errors.Is(err, lease.ErrUnknown) != x.unknown || errors.Is(err, lease.ErrUnavailable) == x.unknown || exitCode(err) != exitUnreachable {
+			t.Errorf("%s: exit code %d, unknown %t: %v", name, exitCode(err), errors.Is(err, lease.ErrUnknown), err)
+		} else if text := err.Error(); !strings.Contains(text, x.text) || strings.Contains(text, "a change may") != strings.Contains(x.text, "a change may") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, server := range []*httptest.Server{hangs, breaks, gateway} {
+		server.Close()
+	}
+}
+
 // TestSlowStoreIsNamed: a command that serves the API to itself has no server that could be unreachable.
 func TestSlowStoreIsNamed(t *testing.T) {
 	slow := &url.Error{Op: "Post", URL: "http://localhost/v1/queues", Err: context.DeadlineExceeded}
 	err := inProcessError("postgres://me:secret@db/app", slow)
 	if text := err.Error(); !strings.HasPrefix(text, "the store postgres://") || strings.Contains(text, "secret") || exitCode(err) != exitUnreachable {
 		t.Errorf("%d: %v", exitCode(err), err)
+	} else if !errors.Is(err, lease.ErrUnknown) || !strings.HasSuffix(text, "; a change may have been made: look before you repeat it") {
+		t.Errorf("a change: %v", err)
+	}
+	slow.Op = "Get"
+	if err := inProcessError("postgres://db/app", slow); errors.Is(err, lease.ErrUnknown) || !strings.HasSuffix(err.Error(), " did not answer in time") {
+		t.Errorf("a read: %v", err)
 	}
 }

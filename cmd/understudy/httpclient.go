@@ -2,9 +2,13 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"strconv"
+	"sync/atomic"
 	"time"
 )
 
@@ -23,6 +27,25 @@ const leastPause = 100 * time.Millisecond
 // maxDrain is how many bytes of an answer are read that says to come again.
 const maxDrain = 64 << 10
 
+// notSent is the error of a request of which nothing was sent.
+type notSent struct{ error }
+
+func (e notSent) Unwrap() error { return e.error }
+
+// roundTripOnce returns notSent if there was no connection on which it could have been sent.
+func (p retryTransport) roundTripOnce(r *http.Request) (*http.Response, error) {
+	var connected atomic.Bool
+	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
+	answer, err := p.RoundTripper.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
+	if err == nil || connected.Load() {
+		return answer, err
+	}
+	if tlsErr, ok := errors.AsType[tls.RecordHeaderError](err); ok && string(tlsErr.RecordHeader[:]) == "HTTP/" {
+		err = http.ErrSchemeMismatch // as net/http says it
+	}
+	return nil, notSent{err}
+}
+
 // retryTransport retries a request that was rate-limited, when the server says, as
 // long as its context lasts.
 type retryTransport struct{ http.RoundTripper }
@@ -30,7 +53,7 @@ type retryTransport struct{ http.RoundTripper }
 // RoundTrip implements [http.RoundTripper].
 func (p retryTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	for {
-		answer, err := p.RoundTripper.RoundTrip(r)
+		answer, err := p.roundTripOnce(r)
 		if err != nil || answer.StatusCode != http.StatusTooManyRequests || r.Body != nil && r.GetBody == nil {
 			return answer, err
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -14,7 +13,6 @@ import (
 	"github.com/understudy-ha/understudy/api"
 	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/internal/termtext"
-	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard/catalog"
 	"github.com/understudy-ha/understudy/store"
 )
@@ -22,8 +20,7 @@ import (
 // inProcessError is apiError for an API that this process serves to itself: what did not answer is the store.
 func inProcessError(storeURL string, err error) error {
 	if failed, ok := errors.AsType[*url.Error](err); ok && errors.Is(failed, context.DeadlineExceeded) {
-		text := fmt.Sprintf("the store %s did not answer in time; a change may have been made: look before you repeat it", termtext.URL(storeURL))
-		return codedError{text, "", lease.ErrUnavailable}
+		return noAnswer("the store "+termtext.URL(storeURL), failed)
 	}
 	return apiError(err)
 }

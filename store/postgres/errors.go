@@ -3,9 +3,12 @@ package postgres
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/understudy-ha/understudy/dispatch"
@@ -24,6 +27,8 @@ const (
 	codeNoTable        = "42P01"
 	codeNoSchema       = "3F000"
 	codeLockTimeout    = "55P03"
+	codeNoSetting      = "42704"
+	codeBadSetting     = "22023"
 	codeCheckViolation = "23514"
 	codeIsolation      = "US003" // of a function that needs READ COMMITTED; US001 is TermNotCurrent, US002 NoQueue
 
@@ -54,6 +59,23 @@ func isTransient(err error) bool {
 // connecting.
 func isRefusedParameter(err error) bool {
 	return pgCode(err) == codeProtocol && strings.Contains(err.Error(), "startup parameter")
+}
+
+// asRefusedOption is the error of a connection of which the server, or a pooler, refused an option in the URL: it is invalid,
+// and waiting does not help. Any other error comes back as it is.
+func asRefusedOption(err error, c *pgx.ConnConfig) error {
+	var pg *pgconn.PgError
+	if !errors.As(err, new(notSent)) || !errors.As(err, &pg) || pg.Code != codeNoSetting && pg.Code != codeBadSetting && !isRefusedParameter(err) {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.RuntimeParams)) {
+		// PostgreSQL quotes the name, PgBouncer ends with it.
+		if strings.Contains(pg.Message, strconv.Quote(name)) || strings.HasSuffix(pg.Message, ": "+name) {
+			return fmt.Errorf("%w: the option %q of the URL is refused: %s; the options are schema=NAME, those of libpq (sslmode, target_session_attrs, …) and, without a pooler, the server's settings",
+				lease.ErrInvalid, name, pg.Message)
+		}
+	}
+	return err
 }
 
 func isReplica(err error) bool { return pgCode(err) == codeReadOnly }

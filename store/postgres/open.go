@@ -32,14 +32,14 @@ const DefaultSchema = "understudy"
 type Config struct {
 	// URL of the database: postgres://user:password@host:port/database, with the
 	// options of libpq (sslmode, sslrootcert, target_session_attrs, …) and
-	// schema=NAME. Several hosts are tried in turn; unless the URL says
+	// schema=NAME; any other goes to the server as a setting. Several hosts are tried in turn; unless the URL says
 	// otherwise, only one that accepts writes is used. Required.
 	URL string
 	// Schema in that database. Default: what the URL says, or "understudy".
 	// 1 to 40 of a–z, 0–9 and '_', beginning with a letter, and not with "pg_".
 	Schema string
-	// Connections that may be open at once, besides that of Watch; one of them
-	// only serves sessions. Default and least: 2.
+	// Connections that may be open at once, besides those that listen; one place
+	// among them is only for sessions. Default and least: 2.
 	Connections int
 	// NoMigrate leaves the schema as it is: it may be missing or old, and only
 	// Inspect and Migrate are sure to work.
@@ -102,7 +102,7 @@ func openWith(ctx context.Context, cfg Config, rules ruleSet) (*Store, error) {
 	}
 	if err != nil {
 		_ = s.Close()
-		return nil, fmt.Errorf("opening %s: %w", location, err)
+		return nil, fmt.Errorf("opening %s: %w", location, asRefusedOption(err, conn))
 	}
 	return s, nil
 }

@@ -149,6 +149,7 @@ func TestInspectWarns(t *testing.T) {
 	if jit := slices.ContainsFunc(info.Warnings, func(w string) bool { return strings.HasPrefix(w, "jit is on") }); err != nil || jit != hasJIT {
 		t.Errorf("Inspect of a server that compiles statements (%t), behind a pooler: %q, %v", hasJIT, info.Warnings, err)
 	}
+	t.Run("options that the server refuses", func(t *testing.T) { refusesOptions(t, database, bouncer.URL(database)) })
 	woken := false
 	if err := s.Watch(t.Context(), func(lease.Change) { woken = true }); !errors.Is(err, errors.ErrUnsupported) || woken {
 		t.Errorf("Watch through a pooler: %v (woken %t), want ErrUnsupported", err, woken)
@@ -162,6 +163,23 @@ func TestInspectWarns(t *testing.T) {
 	info, err = open(t, bouncer.URL(server.NewDatabase(t))).Inspect(t.Context())
 	if err != nil || !slices.ContainsFunc(info.Warnings, func(w string) bool { return strings.Contains(w, "repeatable read") }) {
 		t.Errorf("Inspect of an isolation level that a pooler leaves: %q, %v", info.Warnings, err)
+	}
+}
+
+// refusesOptions: waiting does not help against what the URL says wrong.
+func refusesOptions(t *testing.T, urls ...string) {
+	for _, url := range urls {
+		for option, name := range map[string]string{"shema=x": "shema", "statement_timeout=soon": "statement_timeout"} {
+			for _, noMigrate := range []bool{false, true} {
+				s, err := postgres.Open(amply(t), postgres.Config{URL: url + "&" + option, NoMigrate: noMigrate})
+				if err == nil {
+					_ = s.Close()
+				}
+				if !errors.Is(err, lease.ErrInvalid) || errors.Is(err, lease.ErrUnavailable) || !strings.Contains(err.Error(), `"`+name+`"`) || !strings.Contains(err.Error(), "schema=NAME") {
+					t.Errorf("%s of %s: %v, want ErrInvalid, which one, and what is known", option, url, err)
+				}
+			}
+		}
 	}
 }
 
