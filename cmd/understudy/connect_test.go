@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -92,6 +93,50 @@ func TestPatient(t *testing.T) {
 			cancel()
 		}
 	})
+}
+
+// TestWatchersOutlastRefusals: what watches until it is interrupted does not end when a server has had too many requests.
+func TestWatchersOutlastRefusals(t *testing.T) {
+	for name, watch := range map[string]func(context.Context, *app, *client.Client) error{
+		"role": func(ctx context.Context, a *app, c *client.Client) error { return a.watchRole(ctx, c, "r") },
+		"shard": func(ctx context.Context, a *app, c *client.Client) error {
+			return a.printPrimaryChanges(ctx, c, "s", make(chan struct{}))
+		},
+		"cache": func(ctx context.Context, a *app, c *client.Client) error { return a.watchCache(ctx, c, "") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				started, reads, refused := time.Now(), 0, 0
+				c, err := client.New(client.Config{URL: "http://x", HTTP: httpClient(roundTrip(func(r *http.Request) (*http.Response, error) {
+					out := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader("{}"))}
+					switch {
+					case r.URL.Path == "/v1/events": // of no interest here
+						<-r.Context().Done()
+						return nil, r.Context().Err()
+					case r.URL.Path == "/v1/cache-peers":
+					case time.Since(started) < 10*time.Second:
+						refused++
+						out.StatusCode, out.Header = http.StatusTooManyRequests, http.Header{"Retry-After": {"8"}}
+						out.Body = io.NopCloser(strings.NewReader(`{"code":"too_many_requests","detail":"too many","retry_after_ms":8000}`))
+					default:
+						reads++
+					}
+					return out, nil
+				}))})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context()) // by the operator: there is no deadline
+				defer time.AfterFunc(time.Minute, cancel).Stop()
+				var out bytes.Buffer
+				a := &app{stdout: &out, stderr: io.Discard, output: "table"}
+				a.Log = slog.New(slog.DiscardHandler)
+				if err := watch(ctx, a, c); err != nil && ctx.Err() == nil || reads == 0 || refused > 2 {
+					t.Errorf("after %v it ended with %v, refused %d times and answered %d times", time.Since(started), err, refused, reads)
+				}
+			})
+		})
+	}
 }
 
 // TestPatientReusesConnections: requests that were too many do not make connections.

@@ -10,6 +10,9 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
+
+	"github.com/understudy-ha/understudy/api/client"
+	"github.com/understudy-ha/understudy/internal/backoff"
 )
 
 // httpClient follows no redirects, so that the token goes nowhere else, and comes back to a server
@@ -46,8 +49,8 @@ func (p retryTransport) roundTripOnce(r *http.Request) (*http.Response, error) {
 	return nil, notSent{err}
 }
 
-// retryTransport retries a request that was rate-limited, when the server says, as
-// long as its context lasts.
+// retryTransport retries a request that was rate-limited, when the server says, if that is before the deadline of its
+// context. One without a deadline watches: see waitAsTold.
 type retryTransport struct{ http.RoundTripper }
 
 // RoundTrip implements [http.RoundTripper].
@@ -73,4 +76,19 @@ func (p retryTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 			}
 		}
 	}
+}
+
+// longestTold is how long at most what watches waits because the server has had too many requests.
+const longestTold = time.Minute
+
+// waitAsTold reports whether err says that the server has had too many requests, and then waits as long as it says, and a
+// bit more: those who were refused together do not come back together.
+func waitAsTold(ctx context.Context, err error) bool {
+	refused, ok := errors.AsType[*client.Error](err)
+	if !ok || refused.Status != http.StatusTooManyRequests {
+		return false
+	}
+	wait := min(max(time.Duration(refused.RetryAfterMS)*time.Millisecond, leastPause), longestTold)
+	sleep(ctx, wait+backoff.Random(time.Second))
+	return true
 }

@@ -55,6 +55,7 @@ func (a *app) watchRole(ctx context.Context, c *client.Client, role string) erro
 		now, err := primariesOf(following, c, role)
 		refused, _ := errors.AsType[*client.Error](err)
 		switch {
+		case waitAsTold(following, err):
 		case refused != nil && refused.Status < 500: // asking again is in vain
 			return err
 		case err == nil && (first || !slices.EqualFunc(last, now, samePrimary)):

@@ -177,8 +177,12 @@ func (a *app) printPrimaryChanges(ctx context.Context, c *client.Client, name st
 	last := ""
 	for {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
-		s, err := readShard(call, c, name)
+		shown, err := c.Shard(call, name)
 		cancel()
+		if waitAsTold(ctx, err) {
+			continue
+		}
+		s, err := shardSeen{shown, time.Now()}, shardError(err)
 		var at apitype.ShardPrimary
 		switch {
 		case ctx.Err() != nil:
