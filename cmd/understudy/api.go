@@ -20,7 +20,7 @@ import (
 // The way of a command to the API. withAPIOn decides: with --server it is that server's, else one that answers within this
 // process, on the store (inprocess.go).
 //
-//	callAPI          calls that take no longer than callTimeout together; apiRunE is a command that does nothing else
+//	callAPI          calls that take no longer than callTimeout together, beside opening the store; apiRunE is a command that does nothing else
 //	withAPI          calls that take longer: f bounds each, or is wrapped by withTimeout
 //	withRunningAPI   the parts of a server must run beside them
 //	withAPIOn        the store is opened in a way of its own
@@ -28,7 +28,7 @@ import (
 // f may return the errors of the client as they are: withAPIOn gives them their meaning (apiError), and adds advice. A command that
 // looks at an error itself, with errors.Is or exitCode, calls apiError before.
 
-// callAPI is withAPI for calls that take no longer than callTimeout together.
+// callAPI is withAPI for calls that take no longer than callTimeout together, once the store is open.
 func (a *app) callAPI(ctx context.Context, f func(context.Context, *client.Client) error) error {
 	return a.withAPI(ctx, withTimeout(callTimeout, f))
 }
@@ -46,7 +46,7 @@ func (a *app) withAPI(ctx context.Context, f func(context.Context, *client.Clien
 	return a.withAPIOn(ctx, false, a.openStore, f)
 }
 
-// withRunningAPI is withAPI for commands that follow what happens, or ask about shards: within this process, what a
+// withRunningAPI is withAPI for commands that follow what happens, or ask about shards or remove one: within this process, what a
 // server keeps up to date by itself is kept up to date as well.
 func (a *app) withRunningAPI(ctx context.Context, f func(context.Context, *client.Client) error) error {
 	return a.withAPIOn(ctx, true, a.openStore, f)
@@ -157,7 +157,7 @@ func forEach(names []string, do func(name string) error) error {
 func (a *app) removeByAPI(ctx context.Context, did, noun, name string, remove func(context.Context, *client.Client) error) error {
 	return a.withRunningAPI(ctx, func(ctx context.Context, c *client.Client) error {
 		if err := remove(ctx, c); err != nil {
-			return apiError(err)
+			return err
 		}
 		return a.printDone(did, noun, name)
 	})

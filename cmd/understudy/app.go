@@ -28,7 +28,7 @@ const (
 // app is what all commands share: the global flags and where to print.
 type app struct {
 	stdout, stderr io.Writer
-	mayCreate      bool // open may make the store: no path was typed that could be mistyped, or the command says so
+	mayCreate      bool // openStore may make the store: the command is for one that may not be there yet
 
 	// Host has the URL of the store that the flags name, and the log.
 	instance.Host
@@ -47,7 +47,6 @@ func (a *app) prepare() error {
 	if err := a.logAs(cmp.Or(a.logLevel, os.Getenv("UNDERSTUDY_LOG_LEVEL")), cmp.Or(a.logFormat, os.Getenv("UNDERSTUDY_LOG_FORMAT"))); err != nil {
 		return err
 	}
-	a.mayCreate = a.StoreURL == ""
 	if err := a.resolveEndpoint(); err != nil {
 		return err
 	}

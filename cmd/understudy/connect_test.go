@@ -206,6 +206,13 @@ func TestStatusHere(t *testing.T) {
 	if code := run(t.Context(), []string{"status", "--store", mistyped}, &out, &complaints); code != exitUnreachable || !strings.Contains(complaints.String(), "there is no file") {
 		t.Errorf("of a path that may be mistyped: exit code %d: %s", code, complaints.String())
 	}
+	complaints.Reset()
+	if code := run(t.Context(), []string{"status"}, &out, &complaints); code != exitUnreachable || !strings.Contains(complaints.String(), "there is no file") {
+		t.Errorf("of one in the environment: exit code %d: %s", code, complaints.String())
+	}
+	if code := run(t.Context(), []string{"store", "migrate"}, io.Discard, &complaints); code != 0 {
+		t.Fatalf("exit code %d: %s", code, complaints.String())
+	}
 	if code := run(t.Context(), []string{"status", "-o", "json"}, &out, &complaints); code != 0 {
 		t.Fatalf("exit code %d: %s", code, complaints.String())
 	}

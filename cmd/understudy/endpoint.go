@@ -54,7 +54,7 @@ func tokenIn(file string) (string, error) {
 	return settings.ReadSecret("--token-file", file)
 }
 
-// openStore opens the store once. It does not make the file that --store names, whose path may be mistyped, unless the command
+// openStore opens the store once. It does not make a file that is missing, whose path may be mistyped, unless the command
 // sets mayCreate. openPatiently, for what runs for long, makes it.
 func (a *app) openStore(ctx context.Context) (store.Store, error) {
 	if err := a.needStore(); err != nil {

@@ -66,12 +66,12 @@ func exitCode(err error) int {
 	case instance.Unreachable(err), errors.Is(err, lease.ErrDamaged):
 		return exitUnreachable
 	default:
-		return cacheExitCode(err)
+		return answerExitCode(err)
 	}
 }
 
-// cacheExitCode maps what a cache answers, over its own protocol or HTTP.
-func cacheExitCode(err error) int {
+// answerExitCode maps what a cache answers over its own protocol, and any server over HTTP.
+func answerExitCode(err error) int {
 	var answer *client.Error
 	var broken *url.Error
 	switch {

@@ -67,7 +67,7 @@ that is wrong it ends; all lines before it are stored then, and the error names 
 				return err
 			}
 			defer in.Close()
-			a.mayCreate = a.mayCreate || f.create
+			a.mayCreate = f.create
 			return a.withAPI(c.Context(), func(ctx context.Context, c *client.Client) error {
 				return a.addMessages(ctx, c, args[0], in, f)
 			})

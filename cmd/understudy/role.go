@@ -32,15 +32,13 @@ func (a *app) roleWhoCommand() *cobra.Command {
 		Example: `  understudy role who billing
   ssh "$(understudy role who billing -o json | jq -r .address)"`,
 		Args: startingWith(elect.ValidateRole, "ROLE"),
-		RunE: func(c *cobra.Command, args []string) error {
-			return a.callAPI(c.Context(), func(ctx context.Context, c *client.Client) error {
-				role, err := c.Role(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				return a.printPrimaries(role.Primaries)
-			})
-		},
+		RunE: a.apiRunE(func(ctx context.Context, c *client.Client, args []string) error {
+			role, err := c.Role(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return a.printPrimaries(role.Primaries)
+		}),
 	}
 }
 
@@ -99,19 +97,17 @@ that has held it longest is asked; --all asks each. Who asked is kept in the his
   understudy role resign billing --to web-2
   understudy role resign worker --all`,
 		Args: startingWith(elect.ValidateRole, "ROLE"),
-		RunE: func(c *cobra.Command, args []string) error {
-			return a.callAPI(c.Context(), func(ctx context.Context, c *client.Client) error {
-				asked, err := c.Resign(ctx, args[0], apitype.ResignRequest{To: to, All: all, By: operator()})
-				if err != nil {
-					return err
-				}
-				names := make([]string, len(asked.Primaries))
-				for i, p := range asked.Primaries {
-					names[i] = p.Name
-				}
-				return a.print(asked, "asked %s to resign from %s; see: understudy role watch %s", strings.Join(names, ", "), args[0], args[0])
-			})
-		},
+		RunE: a.apiRunE(func(ctx context.Context, c *client.Client, args []string) error {
+			asked, err := c.Resign(ctx, args[0], apitype.ResignRequest{To: to, All: all, By: operator()})
+			if err != nil {
+				return err
+			}
+			names := make([]string, len(asked.Primaries))
+			for i, p := range asked.Primaries {
+				names[i] = p.Name
+			}
+			return a.print(asked, "asked %s to resign from %s; see: understudy role watch %s", strings.Join(names, ", "), args[0], args[0])
+		}),
 	}
 	c.Flags().StringVar(&to, "to", "", "`NAME` or ID of the standby that takes over")
 	c.Flags().BoolVar(&all, "all", false, "ask every holder of a role with several")

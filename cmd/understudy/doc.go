@@ -1,0 +1,32 @@
+// Command understudy keeps one primary per role, delivers messages in order, and more, on the database that its users
+// already run. See `understudy --help`.
+//
+// The package is the command line alone: a file for each noun, and more where a noun has many verbs (shard.go,
+// shardact.go, shardshow.go). The method that makes a command is named after it: "monitor config apply" is
+// monitorConfigApplyCommand. What all use:
+//
+//	root.go         the root command and the global flags; app.go has their values, the log and the timeouts
+//	endpoint.go     whether a command uses a server or a store, and opens the store
+//	api.go          how a command calls the API: callAPI, apiRunE, withAPI, withRunningAPI; httpclient.go is the client's transport
+//	inprocess.go    the API that answers within this process
+//	apierror.go     what an error of the API means; exit.go: the exit code of an error
+//	args.go         checks of arguments; help.go: the help text
+//	print.go        tables, facts and JSON; format.go: times, durations and numbers in them
+//
+// A command that reads or changes something calls the API, through api/client. The exceptions:
+//
+//   - These open the store themselves: the commands that run something on it, "doctor" and "store …". needStore (endpoint.go)
+//     refuses them if only a server is named.
+//   - "source beat" calls a server's API with --server, and else stores the heartbeat itself (sourcebeat.go).
+//   - "cache …" calls the API of a cache peer, named by --server or else this host's (cache.go); "cache serve" needs no store.
+//
+// Other packages do the work: internal/settings declares
+// the settings (flags, variables and keys), internal/server runs the parts, internal/shardagent runs the agent of a
+// shard, internal/doctor checks, internal/demo demonstrates.
+//
+// A new flag is registered where its command is made. One that is also a key of the server's file is a field in
+// internal/settings, which strictyaml.Bind makes a flag of: --name, --address, --interval and --timeout of "role run" are fields of
+// settings.Server. What a role has of its own there (settings.Role: holders, with, stop_grace, pass_store) "role run" and
+// "role once" register themselves (rolerun.go). Its text is in the command's help and, by hand, in the page of docs/ about the part; manual pages and
+// completions are made from the help. testdata/script/ has the tests.
+package main
