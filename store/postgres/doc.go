@@ -8,16 +8,17 @@
 // have nothing to decide: they are plain statements. (The end of a session with thousands of
 // leases takes several: the first frees all of them, the others record it.) The clock is
 // clock_timestamp(), never the time at which a transaction or statement started. A renewal writes
-// one row and nothing that is indexed; it waits only for the end of that very session. A request
-// that a plain read of the rows can refuse takes no lock.
+// one row and nothing that is indexed; it waits only for the end of that very session. Acquire of a
+// lease that was seen held takes no lock when a plain read can refuse it.
 //
-// Nothing is kept in a server's session: no prepared statement, no SET, no search_path; names are
-// written out. So it works behind a pooler in transaction mode. LISTEN does not work there:
+// Nothing that a result depends on is kept in a server's session: no prepared statement, no SET, no
+// search_path; names are written out. So it works behind a pooler in transaction mode. LISTEN does not work there:
 // [Store.Watch] recognises the pooler and reports errors.ErrUnsupported, and changes are found by
 // polling alone, which costs at most one interval.
 //
-// It opens two connections of its own, one of which only sessions may use, and one more while
-// Watch runs. It never uses a pool of the application's.
+// It opens two connections of its own, or Config.Connections, all but one of which other calls than the start and the renewal of
+// sessions may use at a time, and more to listen: one for each call of Watch, and one that those who wait for commands of shards
+// share. It never uses a pool of the application's.
 //
 // # Where things are
 //
@@ -60,7 +61,12 @@
 // saw none), and is the only one that writes. Each reads the clock, and first decides whether the contender's own session
 // has lapsed (the verdict 'lapsed') or already holds the lease ('taken'). Only then acquisition_reason says why another may take it, or null ('held'), and assign_lease writes the new term. One of its
 // arguments is p_waited: the contender has counted a whole T by its own clock (lease/takeoverpolicy.go). There
-// 'lapsed' is a reason, and means the holder's session.
+// 'lapsed' is a reason, and means the holder's session. [lease.Expectation.Permits] is the same rule for the stores that decide in
+// Go: both change together.
+//
+// A contender learns of it in three ways. Whoever frees or takes a lease notifies (notify_change in common.sql), which those hear who
+// listen (watch.go). A renewal returns the leases that its session waits for (waits in renewals.sql). Of a lapse nobody tells: the
+// contender asks when its own timer has run out. See lease.Contender and ADR 0050.
 //
 // What becomes of a message is decided by dispatch/rule.go. record_results writes it to the row of the message, and exchange what
 // follows for the key: its ready_at and blocked (queue.sql). An operator's action is decided in apply_to_unfinished and
@@ -202,6 +208,11 @@
 //   - Leases that survive what the database itself loses: a crash with synchronous_commit or fsync
 //     off, a failover to an asynchronous standby, a restored backup. For up to T there may then be
 //     two holders, of which the later has the higher term. [Store.Inspect] warns of the settings.
+//   - More of a synchronous standby than that it has what was acknowledged. A call that is cancelled while its commit waits for the
+//     standby (the deadline of its caller has passed, and the driver cancels it) is lease.ErrUnknown, but has committed here, where
+//     every read shows it. A contender that reads back finds that it holds the lease; if the database then fails over to a standby
+//     that has not got it, there may be two holders until the first one's trust ends, less than T after its last renewal that was
+//     acknowledged.
 //   - That a request is not applied after its caller gave up. Waiting for locks ends with the
 //     caller's deadline, and a cancelled call is cancelled on the server too; but a server that was
 //     itself paused may still serve what it had received. A late request for a lease names what it saw, and takes

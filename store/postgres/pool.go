@@ -22,13 +22,13 @@ const callTimeout = 10 * time.Second
 // More than a few are needed only at isolation levels above read committed.
 const attempts = 12
 
-// lane is which connections a call may use. The last free one is kept for sessions: an instance whose application calls keep
-// all others busy still renews in time.
+// lane is which connections a call may use. Ordinary calls use all but one of them at a time: an instance that they keep busy
+// still renews in time.
 type lane bool
 
 const (
-	sessions lane = true  // any connection: for the start and the renewal of sessions
-	ordinary lane = false // any but the last free one
+	sessions lane = true  // for the start and the renewal of sessions
+	ordinary lane = false // for all else, also the end of a session
 )
 
 // pool is the store's few connections. A slot of it is free again as soon as a
@@ -38,12 +38,13 @@ const (
 type pool struct {
 	config        *pgx.ConnConfig
 	slots         chan struct{} // holds one for each connection in use
-	ordinarySlots chan struct{} // … for each that is not in use for sessions
+	ordinarySlots chan struct{} // … for each that is in use for an ordinary call
 
 	// rehearsal makes a connection ready for a hand-over.
 	rehearsal string
 
-	// restore brings back functions that a call did not find; nil if that is not allowed.
+	// restore migrates again when a call did not find its function: it brings back functions, and the tables of a schema that
+	// was emptied. nil: that is not allowed.
 	restore func(context.Context) bool
 
 	withoutSettings   atomic.Bool // connections are made without asking for settings
@@ -112,7 +113,7 @@ func (p *pool) tryOnce(ctx context.Context, l lane, f func(context.Context, *pgx
 }
 
 // rehearse makes a connection that serves a session ready for a hand-over: one renewal is later by some milliseconds, and
-// not the first hand-over. That it failed costs no more than these.
+// not the first hand-over. If it fails, the first hand-over is.
 func (p *pool) rehearse(ctx context.Context, conn *pgx.Conn) {
 	const done = "rehearsed"
 	if state := conn.PgConn().CustomData(); state[done] == nil {

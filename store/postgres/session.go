@@ -12,17 +12,17 @@ import (
 // StartSession implements [lease.Store]. It also forgets some sessions that have
 // been over for a day.
 func (s *Store) StartSession(ctx context.Context, n lease.Session) (lease.Renewal, error) {
-	var changes *int64
+	var started bool
 	err := s.queryRow(ctx, sessions, "SELECT {{rules}}.start_session($1, $2, $3, $4, $5, $6, $7)",
-		func(r pgx.Row) error { return r.Scan(&changes) },
+		func(r pgx.Row) error { return r.Scan(&started) },
 		n.ID, n.Instance.ID, n.Instance.Name, n.Instance.Address, n.Timing.Interval.Nanoseconds(), n.Timing.Timeout.Nanoseconds(), lockTimeout{})
 	switch {
 	case err != nil:
 		return lease.Renewal{}, fmt.Errorf("starting a session: %w", err)
-	case changes == nil:
+	case !started:
 		return lease.Renewal{}, fmt.Errorf("session %s was used before: %w", n.ID, lease.ErrLapsed)
 	}
-	return lease.Renewal{Seq: 1, Changes: *changes}, nil
+	return lease.Renewal{Seq: 1}, nil
 }
 
 // releasedPerCall is how many leases one statement of EndSession releases.

@@ -4,7 +4,7 @@
 --
 -- Every function keeps these rules:
 --   * Time is {{schema}}.clock(), which is clock_timestamp() and never now(), read after the locks
---     are taken. now() is the start of the transaction: before every lock that it waited for, so
+--     are taken (renew_session says why it may read it before). now() is the start of the transaction: before every lock that it waited for, so
 --     that a session that was renewed meanwhile would look lapsed, or a lapsed one alive.
 --   * Lock order, against deadlocks: sessions before leases, two sessions in the order of their
 --     ids, many leases in the order of their keys.
@@ -12,9 +12,9 @@
 --     update. What needs a session to stay alive takes FOR KEY SHARE, which blocks only its end.
 --   * Every change is a compare-and-set: the row is locked, compared with what the caller saw, and
 --     only then written.
---   * A refusal that a plain read can give takes no lock.
+-- Most requests for a lease that is held are refused by a plain read, without a lock (acquire, its first pass). Others lock first.
 
--- Settings for this statement alone. It waits for locks no longer than its caller
+-- Settings for this statement alone: those that count while it runs. (statement_timeout would count from the next one.) It waits for locks no longer than its caller
 -- does: who has given up must not be served later. And it goes by the indexes: the
 -- plans of functions are kept, also when a table of a few rows has grown to many.
 CREATE FUNCTION {{rules}}.configure_statement(p_lock_timeout_ms bigint) RETURNS text LANGUAGE sql VOLATILE AS $$

@@ -25,7 +25,7 @@ $$;
 
 -- Takes a lease. The verdict is 'taken', 'held' or 'lapsed'. Here 'lapsed' is a verdict: the contender's own
 -- session has lapsed, so that it may take nothing. The lease is the one
--- that the verdict was given on, never one read later.
+-- that the verdict was given on, never one read later; one that was never held is shown as it is now.
 CREATE FUNCTION {{rules}}.acquire(p_space text, p_key text, p_session text, p_seen_term bigint, p_seen_session text,
     p_seen_seq bigint, p_waited boolean, p_places integer, p_lock_timeout_ms bigint, OUT verdict text, OUT lease {{rules}}.shown_lease) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -82,7 +82,7 @@ BEGIN
     END LOOP;
     IF verdict IS NULL THEN
         l := {{rules}}.assign_lease(p_space, p_key, l, old, me, v_reason, p_places, t);
-        old := me;
+        old := me; -- the holder now, which is shown
         verdict := CASE WHEN l.term IS NULL THEN 'held' ELSE 'taken' END;
     END IF;
     IF p_space IS NULL THEN
@@ -181,7 +181,7 @@ BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
     t := {{schema}}.clock();
     UPDATE {{schema}}.lease
-       SET session = '', since = t, held_ns = {{rules}}.nanoseconds(t - since), successor = p_successor, reserved = t + p_reserve_ns / 1000 * interval '1 microsecond',
+       SET session = '', since = t, successor = p_successor, reserved = t + p_reserve_ns / 1000 * interval '1 microsecond',
            asked = false, asked_for = ''
      WHERE space = p_space AND key = p_key;
     INSERT INTO {{schema}}.event (at, part, subject, from_label, to_label, term, reason, duration_ns)

@@ -1,8 +1,8 @@
 -- Sessions: their start and end.
 
--- Starts a session and returns its count of changes, 0, or null if the id was used before.
+-- Starts a session, and returns whether it could: its id was not used before.
 CREATE FUNCTION {{rules}}.start_session(p_id text, p_instance text, p_name text, p_address text,
-    p_interval_ns bigint, p_timeout_ns bigint, p_lock_timeout_ms bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+    p_interval_ns bigint, p_timeout_ns bigint, p_lock_timeout_ms bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     t timestamptz;
     v_old text[];
@@ -13,11 +13,10 @@ BEGIN
     VALUES (p_id, p_instance, p_name, p_address, p_interval_ns, p_timeout_ns, t, t + p_timeout_ns / 1000 * interval '1 microsecond', {{hash}})
     ON CONFLICT (id) DO NOTHING;
     IF NOT FOUND THEN
-        RETURN NULL;
+        RETURN false;
     END IF;
-    -- Delete sessions that ended a day ago and hold nothing. Ids are random: each start looks at 50
-    -- neighbours on each side, more than can have been added, so that no index is needed on a
-    -- column that renewals change.
+    -- Delete sessions that ended a day ago and hold nothing. Ids are random: each start adds one row
+    -- and looks at a hundred, 50 neighbours on each side, so that no index is needed on a column that renewals change.
     SELECT array_agg(id) INTO v_old FROM (
         SELECT s.id, s.deadline FROM (
             (SELECT id FROM {{schema}}.session WHERE id > p_id ORDER BY id LIMIT 50)
@@ -32,7 +31,7 @@ BEGIN
         DELETE FROM {{schema}}.waiter WHERE session = ANY (v_old);
         DELETE FROM {{schema}}.session WHERE id = ANY (v_old);
     END IF;
-    RETURN 0;
+    RETURN true;
 END $$;
 
 -- Ends a session, which frees all that it holds, and releases at most p_most of
