@@ -4,8 +4,9 @@
 --
 -- Every function keeps these rules:
 --   * Time is {{schema}}.clock(), which is clock_timestamp() and never now(), read after the locks
---     are taken (renew_session says why it may read it before). now() is the start of the transaction: before every lock that it waited for, so
---     that a session that was renewed meanwhile would look lapsed, or a lapsed one alive.
+--     are taken (renew_session says why it may read it before). now() is the start of the
+--     transaction: before every lock that it waited for, so that a session that was renewed
+--     meanwhile would look lapsed, or a lapsed one alive.
 --   * Lock order, against deadlocks: sessions before leases, two sessions in the order of their
 --     ids, many leases in the order of their keys.
 --   * What ends a session locks its row FOR UPDATE. A renewal takes the weaker lock of an ordinary
@@ -14,9 +15,9 @@
 --     only then written.
 -- Most requests for a lease that is held are refused by a plain read, without a lock (acquire, its first pass). Others lock first.
 
--- Settings for this statement alone: those that count while it runs. (statement_timeout would count from the next one.) It waits for locks no longer than its caller
--- does: who has given up must not be served later. And it goes by the indexes: the
--- plans of functions are kept, also when a table of a few rows has grown to many.
+-- Settings for this statement alone: those that count while it runs. (statement_timeout would count from the next one.) It
+-- waits for locks no longer than its caller does: who has given up must not be served later. And it goes by the indexes: the plans of
+-- functions are kept, also when a table of a few rows has grown to many.
 CREATE FUNCTION {{rules}}.configure_statement(p_lock_timeout_ms bigint) RETURNS text LANGUAGE sql VOLATILE AS $$
     SELECT set_config('lock_timeout', greatest(p_lock_timeout_ms, 1)::text, true) || set_config('enable_seqscan', 'off', true)
 $$;
