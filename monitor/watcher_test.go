@@ -421,9 +421,6 @@ func TestWatcherTwoOfThem(t *testing.T) {
 func TestSinkRegisteredMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, each3)
-		a := w.start("a")
-		stop := a.beating("x")
-		time.Sleep(10 * time.Second)
 		w.first = sync.OnceFunc(func() {
 			session := lease.Session{ID: lease.NewID(), Instance: lease.NewInstance("b", ""), Timing: claim.Windows{First: 5 * time.Second, Second: 5 * time.Second}.Timing()}
 			if _, err := w.memory.StartSession(t.Context(), session); err != nil {
@@ -433,6 +430,9 @@ func TestSinkRegisteredMeanwhile(t *testing.T) {
 				t.Error(err)
 			}
 		})
+		a := w.start("a")
+		stop := a.beating("x")
+		time.Sleep(10 * time.Second)
 		stop()
 		time.Sleep(5 * time.Second)
 		a.beat(t.Context(), monitor.SignalSuccess, "x")
