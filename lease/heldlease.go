@@ -13,10 +13,9 @@ type HeldLease struct {
 	Lease
 	Active *ActiveSession
 
-	keeper   *Keeper
-	store    Acquirer
-	ownStore bool // store is the keeper's
-	leave    func()
+	keeper *Keeper
+	store  Acquirer
+	leave  func()
 }
 
 // Acquirer is what acquires and releases leases: a [Store], or one that does something else in the same transaction.
@@ -85,7 +84,7 @@ func (k *Keeper) Acquire(ctx context.Context, want AcquireRequest) (*HeldLease, 
 		l, err := attempt(ctx)
 		switch {
 		case err == nil && k.isFirstUse(l):
-			return &HeldLease{Lease: l, Active: live, keeper: k, store: through, ownStore: want.Through == nil, leave: leave}, nil
+			return &HeldLease{Lease: l, Active: live, keeper: k, store: through, leave: leave}, nil
 		case err == nil:
 			// Held before: its release never arrived, or the store forgot it. One term
 			// stands for one run of the work, so it is not used twice.
@@ -130,45 +129,18 @@ func (k *Keeper) trustedSession(ctx context.Context, margin time.Duration) (*Act
 }
 
 // Release gives the lease back, kept for the successor for one T if one is
-// named. It returns nil when the lease is free of this process. After one T without
-// that it returns an error, and the lease is held until its session ends, or until
-// the store takes a release after all: it is tried again until then, but not
-// through an [Acquirer] of the caller's, which may hold something else by then. ctx may already have ended; its values
-// are kept.
+// named. It tries until the store has answered, or the session has lapsed and
+// the lease with it, and returns nil when the lease is free of this process
+// either way. ctx may already have ended; its values are kept.
 func (h *HeldLease) Release(ctx context.Context, successor, reason string) error {
 	defer h.leave()
-	err := h.keeper.release(ctx, h.store, h.Lease, successor, reason)
-	if err != nil && !isPermanent(err) && h.ownStore {
-		go h.releaseLater(context.WithoutCancel(ctx), successor, reason)
-	}
-	return err
+	return h.keeper.release(ctx, h.store, h.Lease, successor, reason)
 }
 
-// releaseLater tries until the lease is free or the session has ended: one that lives would hold it for as long as the
-// process runs, although nobody here wants it.
-func (h *HeldLease) releaseLater(ctx context.Context, successor, reason string) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() {
-		select {
-		case <-h.Active.Done():
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	_ = h.keeper.releaseUntil(ctx, h.store, h.Lease, successor, reason)
-}
-
-// release tries for one T.
 func (k *Keeper) release(ctx context.Context, through Acquirer, l Lease, successor, reason string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.cfg.Timing.Timeout)
-	defer cancel()
-	return k.releaseUntil(ctx, through, l, successor, reason)
-}
-
-// releaseUntil tries until ctx ends.
-func (k *Keeper) releaseUntil(ctx context.Context, through Acquirer, l Lease, successor, reason string) error {
 	timing := k.cfg.Timing
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timing.Timeout)
+	defer cancel()
 	for retry := k.retry(); ; {
 		_, err := callStore(ctx, timing, func(ctx context.Context) (struct{}, error) {
 			return struct{}{}, through.Release(ctx, ReleaseRequest{
@@ -182,7 +154,7 @@ func (k *Keeper) releaseUntil(ctx context.Context, through Acquirer, l Lease, su
 			return nil
 		}
 		if isPermanent(err) || !Sleep(ctx, k.cfg.Clock, retry.Next()) {
-			return fmt.Errorf("releasing %s: %w", l.ID, err)
+			return fmt.Errorf("releasing %s: %w; it is free %v after the last renewal", l.ID, err, timing.Timeout)
 		}
 	}
 }

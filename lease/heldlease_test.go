@@ -157,39 +157,6 @@ func TestReleaseGivesUpAfterT(t *testing.T) {
 	})
 }
 
-// TestReleaseGoesOn: a release that was given up is made as soon as the store takes it, though the session lives, and
-// nobody contends here.
-func TestReleaseGoesOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := newSpy()
-		a, b := keep(t, store, "a"), keep(t, store, "b")
-		h := a.acquire(t, time.Second)
-		store.fail(unavailable, "release") // a lock on its row, for instance; the session is renewed
-		if err := h.Release(t.Context(), "", "test"); err == nil {
-			t.Fatal("the release succeeded")
-		}
-		got := b.wait(t, wantRole)
-		time.Sleep(time.Minute)
-		store.reset()
-		time.Sleep(time.Minute)
-		if n := store.count("release"); n < 30 || n > 150 {
-			t.Errorf("%d tries in a minute", n)
-		}
-		if l, err := store.Store.Get(t.Context(), role); err != nil || l.Session != h.Session || l.Ended {
-			t.Fatalf("the session does not live, or the lease is free: %+v, %v", l, err)
-		}
-		store.intercept(nil)
-		select {
-		case next := <-got:
-			if next.Holder.Name != "b" {
-				t.Errorf("%+v", next.Lease)
-			}
-		case <-time.After(2 * timing.Interval):
-			t.Error("the lease is held by a session that does not want it")
-		}
-	})
-}
-
 // A release that never reached the store does not make its term usable again.
 func TestTermIsUsedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
