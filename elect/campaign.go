@@ -254,7 +254,7 @@ func (c *campaign) runWork(ctx context.Context, held *lease.HeldLease, work Work
 		}
 	}
 	if releaseErr != nil {
-		log.Warn("the role could not be released; it lapses", "err", releaseErr)
+		log.Warn("the role could not be released; it is free when this session ends", "err", releaseErr)
 	}
 	return err
 }

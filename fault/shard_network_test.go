@@ -296,20 +296,24 @@ func replicaCutOff(t *testing.T, n *fault.Network, s *fault.Shard, _ *fault.Shar
 	s.Settled()
 }
 
-// orchestratorCutOff cuts off whoever carries out a plan; the other one does.
+// orchestratorCutOff cuts off whoever carries out a plan, or has just done so; the other one does.
 func orchestratorCutOff(t *testing.T, n *fault.Network, s *fault.Shard, _ *fault.ShardLoad) {
-	p := s.Primary()
+	p, primary := s.Primary(), s.View().Row.Primary
 	p.KillHost()
 	var by *fault.ShardNode
 	realserver.Eventually(t, time.Minute, "a plan", func() error {
 		v, err := s.Look()
+		plan := v.Row.Plan
+		if plan == nil && v.Row.Primary != primary {
+			plan = v.Row.Last // it took less than the time between two looks
+		}
 		switch {
 		case err != nil:
 			return err
-		case v.Row.Plan == nil:
+		case plan == nil:
 			return fmt.Errorf("none yet")
 		}
-		r, _ := v.Node(v.Row.Plan.ByNode)
+		r, _ := v.Node(plan.ByNode)
 		for _, node := range s.Nodes {
 			if node.Addr == r.Address {
 				by = node

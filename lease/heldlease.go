@@ -129,9 +129,9 @@ func (k *Keeper) trustedSession(ctx context.Context, margin time.Duration) (*Act
 }
 
 // Release gives the lease back, kept for the successor for one T if one is
-// named. It tries until the store has answered, or the session has lapsed and
-// the lease with it, and returns nil when the lease is free of this process
-// either way. ctx may already have ended; its values are kept.
+// named. It tries for one T, and returns nil when the lease is free of this process. After
+// an error the session, if it still lives, keeps the lease until it ends, or until this process
+// acquires the lease again. ctx may already have ended; its values are kept.
 func (h *HeldLease) Release(ctx context.Context, successor, reason string) error {
 	defer h.leave()
 	return h.keeper.release(ctx, h.store, h.Lease, successor, reason)
@@ -154,7 +154,7 @@ func (k *Keeper) release(ctx context.Context, through Acquirer, l Lease, success
 			return nil
 		}
 		if isPermanent(err) || !Sleep(ctx, k.cfg.Clock, retry.Next()) {
-			return fmt.Errorf("releasing %s: %w; it is free %v after the last renewal", l.ID, err, timing.Timeout)
+			return fmt.Errorf("releasing %s: %w; it is free %v after the last renewal of its session", l.ID, err, timing.Timeout)
 		}
 	}
 }
