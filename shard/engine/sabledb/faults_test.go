@@ -231,12 +231,17 @@ func (f *fleet) judge(mayLose int) {
 func TestFaults(t *testing.T) {
 	const inFlight = 1000
 	endThreads := func(f *fleet, p *stand.Node) {
-		for _, n := range f.nodes {
-			if n != p {
-				n.EndThread()
-			}
-		}
+		const again = 10 * time.Second // an agent may have had its node copy anew before anybody looked
+		var ended time.Time
 		f.until("a replica says so", func(v shard.View) bool {
+			for _, n := range f.nodes {
+				if n != p && time.Since(ended) > again {
+					n.EndThread()
+				}
+			}
+			if time.Since(ended) > again {
+				ended = time.Now()
+			}
 			return slices.ContainsFunc(v.Nodes, func(r shard.Record) bool { return r.Link != nil && r.Link.Stalled && r.Trouble != "" })
 		})
 	}
