@@ -192,14 +192,19 @@ func (one *Monitor) Ask(method, path, body string) (int, string) {
 }
 
 func (one *Monitor) ask(ctx context.Context, method, path, body string) (int, string) {
-	req, err := http.NewRequestWithContext(ctx, method, one.URL+path, strings.NewReader(body))
+	return ask(ctx, one.monitors.http, method, one.URL+path, "application/json", body)
+}
+
+// ask makes a request and returns the status and the body; 0 and what went wrong if there is no answer.
+func ask(ctx context.Context, c *http.Client, method, url, contentType, body string) (int, string) {
+	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		return 0, err.Error()
 	}
 	if body != "" {
-		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Content-Type", contentType)
 	}
-	res, err := one.monitors.http.Do(req)
+	res, err := c.Do(req)
 	if err != nil {
 		return 0, err.Error()
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -163,27 +162,11 @@ func (o *SoakServer) KillNode() bool {
 	return pid != 0 && syscall.Kill(pid, syscall.SIGKILL) == nil
 }
 
-// Ask sends it a request, and returns the status and up to 1 MiB of the answer; 0 when there was none in time.
+// Ask sends it a request, and returns the status and the answer; 0 and what went wrong if there was none in time.
 func (o *SoakServer) Ask(within time.Duration, method, path, body string) (status int, answer string) {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, method, "http://"+o.listen+path, strings.NewReader(body))
-	if err != nil {
-		return 0, err.Error()
-	}
-	if body != "" {
-		request.Header.Set("Content-Type", "text/plain")
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return 0, err.Error()
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
-	if err != nil {
-		return 0, err.Error()
-	}
-	return response.StatusCode, string(text)
+	return ask(ctx, http.DefaultClient, method, "http://"+o.listen+path, "text/plain", body)
 }
 
 // Uses is what a process takes of the machine.

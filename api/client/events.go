@@ -61,7 +61,7 @@ func (c *Client) Events(ctx context.Context, f Follow, fn func(apitype.Event) er
 			return context.Cause(ctx)
 		case errors.As(err, &answer) && answer.Status == http.StatusTooManyRequests:
 			told := time.Duration(answer.RetryAfterMS) * time.Millisecond
-			if !wait(ctx, min(told, mostRetryAfter)) {
+			if !backoff.Sleep(ctx, min(told, mostRetryAfter)) {
 				return context.Cause(ctx)
 			}
 		case errors.As(err, &answer) && answer.Status < http.StatusInternalServerError:
@@ -73,18 +73,6 @@ func (c *Client) Events(ctx context.Context, f Follow, fn func(apitype.Event) er
 		if !retry.Wait(ctx) {
 			return context.Cause(ctx)
 		}
-	}
-}
-
-// wait reports whether ctx let it.
-func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }
 

@@ -31,8 +31,11 @@ func (b *Backoff) Failures() int { return b.failures }
 func (b *Backoff) Reset() { b.failures = 0 }
 
 // Wait waits for [Backoff.Next], and reports whether ctx let it.
-func (b *Backoff) Wait(ctx context.Context) bool {
-	timer := time.NewTimer(b.Next())
+func (b *Backoff) Wait(ctx context.Context) bool { return Sleep(ctx, b.Next()) }
+
+// Sleep waits for so long, and reports whether ctx let it.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
