@@ -144,7 +144,8 @@ func (s *Server) tryAcquire(ctx context.Context, id lease.ID, session string) (l
 	return s.takeovers.acquire(ctx, id, n)
 }
 
-// waitForLease contends for a lease on behalf of a session for so long.
+// waitForLease contends for a lease on behalf of a session for so long. What it acquires for a caller that has gone meanwhile stays
+// with the session: the caller may have asked again, of another server too, and works under that term then.
 func (s *Server) waitForLease(ctx context.Context, id lease.ID, session string, d time.Duration) (lease.Lease, error) {
 	n, err := s.session(ctx, session)
 	if err != nil {
@@ -160,15 +161,8 @@ func (s *Server) waitForLease(ctx context.Context, id lease.ID, session string, 
 		Jitter: s.cfg.Jitter, Logger: s.log,
 	}
 	l, err := c.Acquire(waiting)
-	switch {
-	case errors.Is(err, errWaited):
+	if errors.Is(err, errWaited) {
 		return s.tryAcquire(ctx, id, session) // tells who holds it and when to ask again
-	case err == nil && ctx.Err() != nil:
-		// Whoever asked has gone, and would not know what its session holds.
-		call, cancelCall := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Timeout)
-		defer cancelCall()
-		back := lease.ReleaseRequest{Lease: id, Session: n.ID, Term: l.Term, Reason: "the one who asked has gone"}
-		return l, errors.Join(context.Cause(ctx), s.cfg.Store.Release(call, back))
 	}
 	return l, err
 }

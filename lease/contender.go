@@ -50,12 +50,15 @@ type slot struct {
 	renewed bool          // renewals show the lease, so that there is no need to read it
 	dueAt   time.Duration // when to do something next
 	read    bool          // … and that is to read, not to acquire
+	unknown bool          // its last acquisition had no answer, and no reply has shown it since
 	foreign Seen          // the session of another boot, when last seen
 }
 
 // Acquire waits until one of the leases is taken. It returns [ErrLapsed] when
 // the contender's own session has ended, and the cause of ctx when that ends;
-// after an unknown outcome it reads back before it believes either. Called again
+// after an unknown outcome it reads back before it believes either. If it returns before
+// it could, the session may hold a lease that nobody knows of: its caller asks again, or gives it back as [Keeper.Acquire]
+// does. Called again
 // for the next session, it keeps what its takeover policies have counted.
 func (c *Contender) Acquire(ctx context.Context) (Lease, error) {
 	sub := c.Notifier.SubscribeIfFew(c.Leases...)
@@ -107,7 +110,7 @@ func (c *Contender) Acquire(ctx context.Context) (Lease, error) {
 			retry.Reset()
 			sub.SetDemand(c.demand())
 		case ctx.Err() != nil:
-			return Lease{}, c.undoUnknown(ctx, s, err)
+			return Lease{}, context.Cause(ctx)
 		case errors.Is(err, ErrLapsed) || isPermanent(err):
 			return Lease{}, err
 		default:
@@ -131,15 +134,14 @@ func (c *Contender) acquireOnce(ctx context.Context) (Lease, error) {
 	switch {
 	case err != nil || l.Session == c.Session && !l.Ended:
 		return l, err
-	case !l.Free() || l.Reserved > 0 && !c.Instance.IsNamed(l.Successor):
+	case l.Session != "" || l.Reserved > 0 && !c.Instance.IsNamed(l.Successor):
+		// Also of a session that the store has ended: its holder may not know it yet. See [TakeoverPolicy].
 		return l, fmt.Errorf("%s: %w", id, ErrHeld)
 	}
 	l, err = callStore(ctx, c.Timing, func(ctx context.Context) (Lease, error) {
 		return c.through().Acquire(ctx, Expectation{Lease: id, Session: c.Session, Seen: l.Seen(), Places: c.Places})
 	})
-	if err != nil && ctx.Err() != nil {
-		return l, c.undoUnknown(ctx, &slot{id: id}, err)
-	}
+	c.slots = []*slot{{id: id, unknown: errors.Is(err, ErrUnknown) && ctx.Err() != nil}}
 	return l, err
 }
 
@@ -175,9 +177,10 @@ func (c *Contender) readOrAcquire(ctx context.Context, s *slot) (Lease, error) {
 		return c.through().Acquire(ctx, Expectation{Lease: s.id, Session: c.Session, Seen: seen, Waited: waited, Places: c.Places})
 	})
 	if err != nil && !errors.Is(err, ErrHeld) {
+		s.unknown = s.unknown || !s.read && errors.Is(err, ErrUnknown)
 		return Lease{}, err
 	}
-	s.joined = s.joined || s.read && c.Roster != nil
+	s.unknown, s.joined = false, s.joined || s.read && c.Roster != nil
 	if err := c.see(s, l, c.Clock.Now()); err != nil {
 		return Lease{}, err
 	}
@@ -322,23 +325,4 @@ func (c *Contender) turn(s *slot, successor string) time.Duration {
 	default:
 		return firstInLine*step + c.Jitter(c.Timing.Interval/8)
 	}
-}
-
-// undoUnknown cleans up when ctx ended during a call whose outcome is unknown: a
-// lease that was acquired after all is released.
-func (c *Contender) undoUnknown(ctx context.Context, s *slot, err error) error {
-	if s.read || !errors.Is(err, ErrUnknown) {
-		return context.Cause(ctx)
-	}
-	clean := context.WithoutCancel(ctx)
-	l, err := callStore(clean, c.Timing, func(ctx context.Context) (Lease, error) { return c.Store.Get(ctx, s.id) })
-	if err == nil && l.Session == c.Session && !l.Ended {
-		_, err = callStore(clean, c.Timing, func(ctx context.Context) (struct{}, error) {
-			return struct{}{}, c.through().Release(ctx, ReleaseRequest{Lease: s.id, Session: c.Session, Term: l.Term, Reason: "campaign stopped"})
-		})
-	}
-	if err != nil {
-		return errors.Join(context.Cause(ctx), err)
-	}
-	return context.Cause(ctx)
 }

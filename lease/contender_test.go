@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -130,28 +131,57 @@ func TestUnknownOutcomeIsReadBack(t *testing.T) {
 	})
 }
 
-// When the caller gives up in the middle of a claim that was applied, the lease
-// is given back.
+// When the caller gives up before it knows what became of a claim that was applied, the lease
+// is given back: whenever that is, and though the store is down for a while.
 func TestAbandonedClaimIsGivenBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := newSpy()
-		a := keep(t, store, "a")
-		ctx, cancel := context.WithCancelCause(t.Context())
-		enough := errors.New("enough")
-		store.intercept(func(_ context.Context, call string) error {
-			if call == "acquired" {
-				cancel(enough)
-				return lease.ErrUnknown
+	second := lease.ID{Space: "role", Key: "r#2"}
+	for name, c := range map[string]struct {
+		giveUp func(cancel func(), calls []string) // after the claim without an answer, with the calls since
+		want   lease.AcquireRequest
+	}{
+		"in the claim":          {func(cancel func(), calls []string) { cancel() }, wantRole},
+		"in the pause after it": {func(cancel func(), calls []string) { time.AfterFunc(timing.Interval/16, cancel) }, wantRole},
+		"in the read after it": {func(cancel func(), calls []string) {
+			if len(calls) > 0 {
+				cancel()
 			}
-			return nil
+		}, wantRole},
+		"with another lease to wait for": {func(cancel func(), calls []string) { cancel() }, lease.AcquireRequest{Leases: []lease.ID{role, second}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newSpy()
+				a := keep(t, store, "a")
+				ctx, cancel := context.WithCancelCause(t.Context())
+				enough := errors.New("enough")
+				var mu sync.Mutex
+				var lost time.Time
+				var calls []string
+				store.intercept(func(_ context.Context, call string) error {
+					mu.Lock()
+					defer mu.Unlock()
+					switch {
+					case lost.IsZero() && call == "acquired":
+						lost = time.Now()
+					case lost.IsZero() || call == "renew":
+						return nil
+					case time.Since(lost) > timing.Timeout+timing.Interval:
+						return nil
+					default:
+						calls = append(calls, call)
+					}
+					c.giveUp(func() { cancel(enough) }, calls)
+					return lease.ErrUnknown
+				})
+				if _, err := a.Acquire(ctx, c.want); !errors.Is(err, enough) {
+					t.Errorf("Acquire: %v, want the cause", err)
+				}
+				if l, _ := store.Store.Get(t.Context(), role); l.Session != "" || l.Term == 0 {
+					t.Errorf("the lease was left as %+v", l)
+				}
+			})
 		})
-		if _, err := a.Acquire(ctx, wantRole); !errors.Is(err, enough) {
-			t.Errorf("Acquire: %v, want the cause", err)
-		}
-		if l, _ := store.Store.Get(t.Context(), role); l.Session != "" || l.Term == 0 {
-			t.Errorf("the lease was left as %+v", l)
-		}
-	})
+	}
 }
 
 func TestStoreThatIsDownIsAskedAgain(t *testing.T) {
@@ -374,11 +404,13 @@ func TestFarStandbysDoNotListen(t *testing.T) {
 			t.Error("nobody listened before a renewal showed the lease")
 		}
 		time.Sleep(3 * timing.Timeout)
-		if n := few.listening.Load(); n != 0 {
-			t.Errorf("%d standbys listen that are not first in line", n)
+		// Who came to be first in line while it listened goes on as it does.
+		may, must := int(few.listening.Load()), few.count("watch")
+		if may > max(0, 3-must) {
+			t.Errorf("%d standbys listen that are not first in line", may-max(0, 3-must))
 		}
-		if n := few.count("watch"); n < 3 {
-			t.Errorf("%d listen of those who are", n)
+		if may+must < 3 {
+			t.Errorf("%d listen of those who are", may+must)
 		}
 	})
 }

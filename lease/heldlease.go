@@ -82,13 +82,16 @@ func (k *Keeper) Acquire(ctx context.Context, want AcquireRequest) (*HeldLease, 
 			attempt = c.acquireOnce
 		}
 		l, err := attempt(ctx)
+		if !errors.Is(err, ErrLapsed) { // what a lapsed one holds is free, or the next attempt reads it first
+			k.giveBackUnknown(ctx, &c, live)
+		}
 		switch {
 		case err == nil && k.isFirstUse(l):
 			return &HeldLease{Lease: l, Active: live, keeper: k, store: through, leave: leave}, nil
 		case err == nil:
 			// Held before: its release never arrived, or the store forgot it. One term
 			// stands for one run of the work, so it is not used twice.
-			if err := k.release(ctx, through, l, "", "held before"); isPermanent(err) {
+			if err := k.release(ctx, live, through, l, "", "held before"); isPermanent(err) {
 				leave()
 				return nil, err
 			}
@@ -129,17 +132,51 @@ func (k *Keeper) trustedSession(ctx context.Context, margin time.Duration) (*Act
 }
 
 // Release gives the lease back, kept for the successor for one T if one is
-// named. It tries for one T, and returns nil when the lease is free of this process. After
+// named. It returns nil when the lease is free of this process. It tries until the session ends, and no
+// longer than two T: a session that is renewed after one T shows that the store answers again. After
 // an error the session, if it still lives, keeps the lease until it ends, or until this process
 // acquires the lease again. ctx may already have ended; its values are kept.
 func (h *HeldLease) Release(ctx context.Context, successor, reason string) error {
 	defer h.leave()
-	return h.keeper.release(ctx, h.store, h.Lease, successor, reason)
+	return h.keeper.release(ctx, h.Active, h.store, h.Lease, successor, reason)
 }
 
-func (k *Keeper) release(ctx context.Context, through Acquirer, l Lease, successor, reason string) error {
+// whileKept returns a context for giving a lease back: see [HeldLease.Release].
+func (k *Keeper) whileKept(ctx context.Context, live *ActiveSession) (context.Context, func()) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*k.cfg.Timing.Timeout)
+	go func() {
+		select {
+		case <-live.Done():
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// giveBackUnknown releases each lease whose acquisition had no answer, if the session holds it after all: nobody would work
+// under it, and it would be free for nobody else.
+func (k *Keeper) giveBackUnknown(ctx context.Context, c *Contender, live *ActiveSession) {
+	defer live.Retain()()
+	ctx, cancel := k.whileKept(ctx, live)
+	defer cancel()
+	for _, s := range c.slots {
+		for retry := k.retry(); s.unknown; {
+			l, err := callStore(ctx, c.Timing, func(ctx context.Context) (Lease, error) { return c.Store.Get(ctx, s.id) })
+			s.unknown = err != nil && !isPermanent(err) && Sleep(ctx, k.cfg.Clock, retry.Next())
+			if err == nil && l.Session == c.Session && !l.Ended {
+				err = k.release(ctx, live, c.through(), l, "", "its acquisition had no answer")
+			}
+			if err != nil && !s.unknown {
+				k.log.Warn("it may be held by nobody's work until this session ends", "lease", s.id.String(), "err", err)
+			}
+		}
+	}
+}
+
+func (k *Keeper) release(ctx context.Context, live *ActiveSession, through Acquirer, l Lease, successor, reason string) error {
 	timing := k.cfg.Timing
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timing.Timeout)
+	ctx, cancel := k.whileKept(ctx, live)
 	defer cancel()
 	for retry := k.retry(); ; {
 		_, err := callStore(ctx, timing, func(ctx context.Context) (struct{}, error) {

@@ -25,6 +25,24 @@ func (w *world) suffer() {
 		pause(w.dice.between(w.setup.Timing.Interval/4, w.setup.Timing.Timeout))
 		faults[w.dice.n(len(faults))]()
 	}
+	if w.setup.Withdraws {
+		w.withdraw()
+	}
+}
+
+// withdraw has a node hear of nothing while it may acquire the role, and end its campaign then. Its process runs on, and
+// with it the session, which must not keep what nobody works for.
+func (w *world) withdraw() {
+	_, n := w.anybody()
+	if n == nil {
+		return
+	}
+	n.link.Change(func(l *leasetest.Network) { *l = leasetest.Network{CutAnswers: true} })
+	w.resign()
+	pause(w.dice.upTo(w.setup.Timing.CallTimeout() + w.setup.Timing.Interval))
+	w.judge.trace("%s withdraws", n.name)
+	n.leave()
+	pause(w.dice.upTo(w.setup.Timing.Interval))
 }
 
 // anybody returns the place of a node that runs, or none.

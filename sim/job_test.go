@@ -26,6 +26,9 @@ var jobs = histories[JobResult]{
 // TestJobSimulation is TestSimulation for jobs.
 func TestJobSimulation(t *testing.T) { jobs.explore(t) }
 
+// TestJobSeeds replays the seeds of jobs that once failed.
+func TestJobSeeds(t *testing.T) { jobs.again(t, "testdata/job_seeds.txt") }
+
 // TestJobSimulationCatches proves the checks: each broken job is caught, and for what it is.
 func TestJobSimulationCatches(t *testing.T) {
 	for _, twin := range JobTwins() {

@@ -27,7 +27,8 @@ type node struct {
 
 	dead   atomic.Bool
 	office atomic.Pointer[office]
-	cancel context.CancelFunc
+	cancel context.CancelFunc // stops the node
+	leave  context.CancelFunc // stops its campaign alone
 	done   chan struct{}
 }
 
@@ -68,6 +69,8 @@ func (n *node) start() {
 	}
 	var ctx context.Context
 	ctx, n.cancel = context.WithCancel(context.Background())
+	var campaign context.Context
+	campaign, n.leave = context.WithCancel(ctx)
 	kept := make(chan struct{})
 	go func() {
 		defer close(kept)
@@ -76,7 +79,7 @@ func (n *node) start() {
 	go func() {
 		defer close(n.done)
 		cfg := elect.Config{Keeper: keeper, Role: roleName, StopGrace: n.world.setup.Grace, Logger: slog.New(reports{n})}
-		n.mustStop(ctx, "the campaign", elect.Run(ctx, cfg, n.work))
+		n.mustStop(campaign, "the campaign", elect.Run(campaign, cfg, n.work))
 		<-kept
 	}()
 }

@@ -31,7 +31,9 @@ type Setup struct {
 	Restores bool
 	// Steps has the store's clock stepped.
 	Steps bool
-	Twin  Twin
+	// Withdraws has a node stop to contend while its process runs on, after all other faults.
+	Withdraws bool
+	Twin      Twin
 	// Trace, when not nil, is told what happens, for whoever replays a seed.
 	Trace func(format string, args ...any)
 }
@@ -48,6 +50,7 @@ func Draw(seed uint64) Setup {
 	}
 	s.Restores = s.Fenced && d.hit(0.3)
 	s.Steps = !s.Restores && d.hit(0.6)
+	s.Withdraws = newDice(seed, 0x776974).hit(0.3) // dice of its own: seeds from before it stay what they were
 	s.Network.MaxDelay = d.upTo(timing.CallTimeout() / 3)
 	if d.hit(0.7) {
 		s.Network.Lose = 0.1 * float64(d.n(101)) / 100

@@ -33,7 +33,7 @@ func (w *leaseWatch) judge(ownSession *lease.ActiveSession, now time.Duration) {
 	switch {
 	case ownSession != nil && ownSession.Valid():
 		w.takeable = false
-	case w.lease.Free():
+	case w.lease.Session == "":
 		if !w.takeable {
 			w.takeable, w.takeableSince = true, now
 		}
