@@ -108,6 +108,8 @@ type worker struct {
 	work  StepFunc
 	steps int // under way
 	done  chan stepOutcome
+	// startAt is when steps may be started again after the store failed to start some.
+	startAt time.Duration
 }
 
 // workUnderSession works until the session ends or ctx ends, and returns when every
@@ -149,6 +151,9 @@ func (w *worker) workUnderSession(ctx context.Context, live *lease.ActiveSession
 // startSteps starts steps on keys that are ready.
 func (w *worker) startSteps(ctx, steps context.Context, session string, over *sync.WaitGroup) {
 	now, room := w.clock.Now(), w.cfg.Concurrency-w.steps
+	if now < w.startAt {
+		return
+	}
 	var due, back []Claim
 	for _, k := range w.keys {
 		switch {
@@ -172,6 +177,8 @@ func (w *worker) startSteps(ctx, steps context.Context, session string, over *sy
 		// would keep them from everyone for the second window. Release them.
 		w.logStoreError("beginning", err)
 		w.release(ctx, session, due)
+		// Then pause: keys are still ready, and a store that refuses at once would be called without end.
+		w.startAt = w.clock.Now() + PollInterval
 		return
 	}
 	started := map[string]bool{}
@@ -237,7 +244,7 @@ func (w *worker) untilDue() time.Duration {
 	}
 	for _, k := range w.keys {
 		if !k.inStep {
-			d = min(d, max(0, k.ready-now))
+			d = min(d, max(0, k.ready-now, w.startAt-now))
 		}
 	}
 	return d

@@ -25,6 +25,7 @@ import (
 type floor struct {
 	t     *testing.T
 	store *claims.Memory
+	table claim.KeyTable
 	takes time.Duration
 	next  claim.NextStep
 
@@ -36,7 +37,8 @@ type floor struct {
 }
 
 func newFloor(t *testing.T) *floor {
-	return &floor{t: t, store: claims.NewMemory(memory.New(nil), nil), takes: 10 * time.Millisecond, next: claim.NextStep{In: time.Second},
+	store := claims.NewMemory(memory.New(nil), nil)
+	return &floor{t: t, store: store, table: store.Claims(), takes: 10 * time.Millisecond, next: claim.NextStep{In: time.Second},
 		on: map[string]string{}, steps: map[string]int{}, per: map[string]int{}, terms: map[string]int64{}}
 }
 
@@ -88,7 +90,7 @@ func (f *floor) start(name string, work claim.StepFunc) (stop func()) {
 	go func() { defer close(kept); _ = k.Run(keeping) }()
 	go func() {
 		defer close(ran)
-		if err := claim.Run(running, claim.Config{Space: "work", Keeper: k, Table: f.store.Claims()}, work); err != nil {
+		if err := claim.Run(running, claim.Config{Space: "work", Keeper: k, Table: f.table}, work); err != nil {
 			f.t.Error(err)
 		}
 	}()
@@ -212,6 +214,64 @@ func TestRunFailingWork(t *testing.T) {
 		time.Sleep(time.Minute)
 		if n := times.Load(); n < 3 || n > 40 {
 			t.Errorf("failing work was tried %d times in a minute", n)
+		}
+	})
+}
+
+// awayTable is the table of a store that refuses at once to start steps and to release keys.
+type awayTable struct {
+	claim.KeyTable
+	calls *atomic.Int64
+	away  *atomic.Bool
+}
+
+func (a awayTable) refuse() error {
+	if !a.away.Load() {
+		return nil
+	}
+	if a.calls.Add(1) > 1000 {
+		time.Sleep(time.Second) // so that the time of the bubble goes on
+	}
+	return lease.ErrUnavailable
+}
+
+func (a awayTable) StartSteps(ctx context.Context, space, session string, hold time.Duration, c []claim.Claim) ([]claim.Claim, error) {
+	if err := a.refuse(); err != nil {
+		return nil, err
+	}
+	return a.KeyTable.StartSteps(ctx, space, session, hold, c)
+}
+
+func (a awayTable) Release(ctx context.Context, space, session string, c []claim.Claim) error {
+	if err := a.refuse(); err != nil {
+		return err
+	}
+	return a.KeyTable.Release(ctx, space, session, c)
+}
+
+// However many keys are ready, a store that refuses is called once in PollInterval to start their steps, and once to release them.
+func TestRunPausesWhileStoreRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFloor(t)
+		f.offer(100)
+		var calls atomic.Int64
+		var away atomic.Bool
+		f.table = awayTable{f.store.Claims(), &calls, &away}
+		f.start("a", f.work("a"))
+		time.Sleep(5500 * time.Millisecond)
+		away.Store(true)
+		time.Sleep(10 * time.Second)
+		if n := calls.Load(); n < 10 || n > 24 {
+			t.Errorf("a store that refuses was called %d times in 10 s", n)
+		}
+		away.Store(false)
+		before := len(f.counts())
+		f.mu.Lock()
+		clear(f.per)
+		f.mu.Unlock()
+		time.Sleep(3 * time.Second)
+		if n := len(f.counts()); n != before || n != 100 {
+			t.Errorf("steps on %d of %d keys after the store is back", n, before)
 		}
 	})
 }
