@@ -18,7 +18,6 @@ type ownedKey struct {
 	Claim
 	ready  time.Duration // when, on this host's clock
 	inStep bool
-	tries  int // failed steps in a row
 }
 
 // holder is what this instance holds of a space, and how it claims and releases.

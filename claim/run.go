@@ -82,7 +82,7 @@ func Run(ctx context.Context, cfg Config, work StepFunc) error {
 	if err := cfg.validate(); err != nil {
 		return fmt.Errorf("claims of %q: %w", cfg.Space, err)
 	}
-	w := &worker{cfg: cfg, work: work, done: make(chan stepOutcome, cfg.Concurrency)}
+	w := &worker{cfg: cfg, work: work, done: make(chan stepOutcome, cfg.Concurrency), failed: map[string]failures{}}
 	w.holder = newHolder(cfg.Keeper, cfg.Table, cfg.Space, cfg.MaxKeys, cfg.Logger)
 	for ctx.Err() == nil {
 		live, err := cfg.Keeper.Session(ctx)
@@ -110,6 +110,32 @@ type worker struct {
 	done  chan stepOutcome
 	// startAt is when steps may be started again after the store failed to start some.
 	startAt time.Duration
+	failed  map[string]failures // by key
+}
+
+// failures of a key's steps in a row, as far as this instance knows: a failed step
+// releases the key.
+type failures struct {
+	n    int
+	last time.Duration
+}
+
+const (
+	failureMemory = 10 * time.Minute // how long they count if another instance has the key
+	maxFailures   = 100_000          // of so many keys they are remembered
+)
+
+// countFailure returns how many there were in a row.
+func (w *worker) countFailure(key string) int {
+	f, now := w.failed[key], w.clock.Now()
+	if now-f.last > failureMemory {
+		f.n = 0
+	}
+	if len(w.failed) >= maxFailures {
+		clear(w.failed)
+	}
+	w.failed[key] = failures{f.n + 1, now}
+	return f.n + 1
 }
 
 // workUnderSession works until the session ends or ctx ends, and returns when every
@@ -213,9 +239,10 @@ func (w *worker) finishStep(ctx context.Context, session string, o stepOutcome) 
 	w.steps--
 	f := StepResult{Key: o.Key, Term: o.Term, In: o.next.In, Idle: o.next.Idle}
 	if o.err != nil {
-		o.tries++
-		f.In, f.Idle, f.Release = backoff.Pause(o.tries, 2*time.Second, time.Minute), false, true
+		f.In, f.Idle, f.Release = backoff.Pause(w.countFailure(o.Key), 2*time.Second, time.Minute), false, true
 		w.log.Warn("a step failed; the key is tried again", "key", o.Key, "err", o.err, "in", f.In)
+	} else {
+		delete(w.failed, o.Key)
 	}
 	f.Release = f.Release || f.Idle || ctx.Err() != nil
 	accepted, err := callStore(ctx, func(ctx context.Context) ([]string, error) {
@@ -230,9 +257,6 @@ func (w *worker) finishStep(ctx context.Context, session string, o stepOutcome) 
 		return
 	}
 	o.inStep, o.Interrupted, o.ready = false, false, w.clock.Now()+f.In
-	if o.err == nil {
-		o.tries = 0
-	}
 }
 
 // untilDue is the time until something is due.
