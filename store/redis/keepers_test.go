@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store/redis"
@@ -301,6 +302,10 @@ func TestSentinelFailover(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	feed := history.NewFeed(s, 0)
+	if es, err := feed.Next(t.Context()); err != nil || len(es) != 3 {
+		t.Fatalf("before the failover: %v, %v; want two acquisitions and a release", es, err)
+	}
 	master.Kill()
 	if _, err := sentinel.Do("SENTINEL", "SET", "mymaster", "down-after-milliseconds", "2000"); err != nil {
 		t.Fatal(err)
@@ -331,6 +336,9 @@ func TestSentinelFailover(t *testing.T) {
 	again, err := acquire(t.Context(), s, contended, b.ID)
 	if err != nil || again.Term <= lost.Term {
 		t.Errorf("after the failover the term is %d (%v), want above %d", again.Term, err, lost.Term)
+	}
+	if es, err := feed.Next(t.Context()); err != nil || len(es) != 2 || es[1].Term != again.Term {
+		t.Errorf("after the failover a feed sees %v, %v; want a release and an acquisition: the ids of lost events were given again", es, err)
 	}
 	realserver.Eventually(t, ample, "the watch goes on at the new master", func() error {
 		for {

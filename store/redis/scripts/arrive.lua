@@ -8,4 +8,7 @@ local lost = now()
 if not known then lost = lost - ARGV[3] end
 redis.call('SET', KEYS[1], ARGV[2])
 redis.call('SET', root .. 'lost', int(lost), 'PX', 86400000)
+-- Readers of the history ask for what comes after the ids they have seen: those of lost events are not given again.
+local id = redis.call('GET', event_id)
+if id then redis.call('SET', event_id, int(math.max(tonumber(id), math.floor(now() / 1000)))) end
 return {'ok'}

@@ -109,9 +109,9 @@ local function show(key, name, l, t, viewer)
 end
 
 -- record writes an event and wakes whoever watches. 'changed' moves even when
--- the server has lost events and gives their ids again: it tells the time. The
--- ids start from the clock too, so that those of a server that lost everything
--- go on above the old ones.
+-- the server has lost events: it tells the time. The ids start from the clock too,
+-- here if a server lost everything and in arrive.lua if it lost the newest, so that
+-- they go on above the old ones.
 local function record(t, keep, channel, e, change)
   local id = redis.call('INCR', event_id)
   if id == 1 then
