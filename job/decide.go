@@ -148,6 +148,9 @@ func (d *pendingChange) retry(r Run, s State, why string) bool {
 	return true
 }
 
+// errPast refuses to add a job whose only time has passed.
+var errPast = errors.New("that is in the past")
+
 // Define adds the job, or gives it another definition.
 func Define(name string, def Definition) Decision {
 	return func(j Job, now time.Time) (Change, error) {
@@ -178,7 +181,7 @@ func Define(name string, def Definition) Decision {
 			d.seekNext(after)
 		}
 		if j.Version == 0 && d.Job.Next.IsZero() {
-			return Change{}, fmt.Errorf("%w: schedule %q: that is in the past", lease.ErrInvalid, def.Schedule)
+			return Change{}, fmt.Errorf("%w: schedule %q: %w", lease.ErrInvalid, def.Schedule, errPast)
 		}
 		return d.Change, nil
 	}

@@ -102,13 +102,13 @@ var (
 var errIdle = errors.New("job: nothing is due")
 
 // Serve offers jobs until ctx ends, and returns its cause when all work has returned. It returns early only for an
-// error that no retry can fix.
+// error that no retry can fix. A job with a date that has passed, which the store does not know, is logged and left out.
 func Serve(ctx context.Context, cfg Config) error {
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
 	r := &runner{
-		Config: cfg, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), offers: map[string]Offer{},
+		Config: cfg, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), offers: map[string]Offer{}, past: map[string]bool{},
 		attended: map[string]bool{}, held: map[string]bool{}, claiming: make(chan struct{}, maxClaims),
 		shared: dueList{turn: make(chan struct{}, 1)},
 	}
@@ -134,6 +134,7 @@ type runner struct {
 	Config
 	log       *slog.Logger
 	offers    map[string]Offer
+	past      map[string]bool // offers that are left out: their date has passed
 	attending sync.WaitGroup
 	claiming  chan struct{} // holds one for each claim under way
 	fail      context.CancelCauseFunc
@@ -170,8 +171,12 @@ func (r *runner) defineAll(ctx context.Context) error {
 	return nil
 }
 
-// define stores a definition, trying until the store answers.
+// define stores a definition, trying until the store answers. A date that has passed is no reason to end what else is offered: the
+// job ran, and was forgotten or lost with its store.
 func (r *runner) define(ctx context.Context, o Offer) error {
+	if r.past[o.Name] {
+		return nil
+	}
 	for retry := r.retry(); ; {
 		j, err := r.change(ctx, o.Name, Define(o.Name, o.Definition))
 		switch {
@@ -180,6 +185,10 @@ func (r *runner) define(ctx context.Context, o Offer) error {
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
+		case errors.Is(err, errPast):
+			r.past[o.Name] = true
+			r.log.Warn("the job is not offered: its date has passed", "job", o.Name, "schedule", o.Definition.Schedule)
+			return nil
 		case errors.Is(err, lease.ErrInvalid):
 			return err
 		}
@@ -223,6 +232,7 @@ func (r *runner) attendDue(ctx context.Context) error {
 	if len(r.offers) <= maxGets {
 		call, cancel := context.WithTimeout(ctx, r.Keeper.Timing().CallTimeout())
 		defer cancel()
+		var failed []error
 		for name, o := range r.offers {
 			sent := r.Keeper.Clock().Now()
 			j, now, err := r.Store.Get(call, name)
@@ -230,11 +240,12 @@ func (r *runner) attendDue(ctx context.Context) error {
 				err = r.define(ctx, o) // it was forgotten, and is offered still
 			}
 			if err != nil {
-				return err
+				failed = append(failed, err)
+				continue
 			}
 			r.attend(ctx, []Job{j}, now, sent)
 		}
-		return nil
+		return errors.Join(failed...)
 	}
 	timing, sent := r.Keeper.Timing(), r.Keeper.Clock().Now()
 	return readPages(ctx, r.Store, timing.CallTimeout(), Query{DueWithin: timing.Interval}, func(due []Job, now time.Time) {

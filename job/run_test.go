@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -384,29 +386,66 @@ func TestTrigger(t *testing.T) {
 func TestManyOffers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New(nil)
-		k, err := lease.NewKeeper(lease.KeeperConfig{Store: store, Roster: store, Instance: lease.NewInstance("a", ""), Timing: timing, Clock: &leasetest.BubbleClock{}})
-		if err != nil {
-			t.Fatal(err)
-		}
 		var ran atomic.Int64
-		cfg := job.Config{Keeper: k, Store: store.Jobs()}
+		cfg := job.Config{Store: store.Jobs()}
 		for n := range 300 {
 			cfg.Offers = append(cfg.Offers, job.Offer{Name: fmt.Sprint("job ", n), Definition: every("1m"), Work: func(context.Context, job.Task) error {
 				ran.Add(1)
 				return nil
 			}})
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		var all sync.WaitGroup
-		all.Go(func() { _ = k.Run(ctx) })
-		all.Go(func() { _ = job.Serve(ctx, cfg) })
+		stop := serve(t, store, cfg)
 		time.Sleep(65 * time.Second)
 		if n := ran.Load(); n != 300 {
 			t.Errorf("%d runs", n)
 		}
-		cancel()
-		all.Wait()
+		stop()
 	})
+}
+
+// A date that has passed, of a job that the store does not know, is logged once; the other jobs are offered.
+func TestDateHasPassed(t *testing.T) {
+	for _, many := range []int{1, 5} {
+		synctest.Test(t, func(t *testing.T) {
+			store := memory.New(nil)
+			var logged strings.Builder
+			var ran atomic.Int64
+			work := func(context.Context, job.Task) error { ran.Add(1); return nil }
+			cfg := job.Config{Store: store.Jobs(), Logger: slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+			cfg.Offers = append(cfg.Offers, job.Offer{Name: "gift", Definition: job.Definition{Schedule: "1999-12-24 18:00"}, Work: work})
+			for n := range many {
+				cfg.Offers = append(cfg.Offers, job.Offer{Name: fmt.Sprint("j", n), Definition: every("10s"), Work: work})
+			}
+			stop := serve(t, store, cfg)
+			time.Sleep(65 * time.Second)
+			if n := ran.Load(); n != int64(6*many) {
+				t.Errorf("%d runs of %d jobs in 65 s", n, many)
+			}
+			stop()
+			if warned := logged.String(); strings.Count(warned, "\n") != 1 || !strings.Contains(warned, "its date has passed") {
+				t.Errorf("logged:\n%s", warned)
+			}
+		})
+	}
+}
+
+// serve runs an instance until stop is called.
+func serve(t *testing.T, store *memory.Store, cfg job.Config) (stop func()) {
+	t.Helper()
+	k, err := lease.NewKeeper(lease.KeeperConfig{Store: store, Roster: store, Instance: lease.NewInstance("a", ""), Timing: timing, Clock: &leasetest.BubbleClock{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Keeper = k
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	all.Go(func() { _ = k.Run(ctx) })
+	all.Go(func() {
+		if err := job.Serve(ctx, cfg); !errors.Is(err, context.Canceled) {
+			t.Errorf("Serve returned %v", err)
+		}
+	})
+	return func() { cancel(); all.Wait() }
 }
 
 // holdRole holds a role, as an instance of this name, until the end of the function that it returns.

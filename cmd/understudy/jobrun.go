@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -64,6 +65,13 @@ func (a *app) jobRun(ctx context.Context, name string, argv []string, def job.De
 	return a.runProgram(ctx, &f.programFlags, argv, true, func(ctx context.Context, st store.Store, k *lease.Keeper, program *instance.Program) error {
 		jobs, err := a.Jobs(st)
 		if err != nil {
+			return err
+		}
+		// Serve leaves a job out whose date has passed; here nothing else would be left. Of other errors it takes care.
+		call, cancel := context.WithTimeout(ctx, instance.CallTimeout)
+		_, err = jobs.Change(call, name, job.Define(name, def))
+		cancel()
+		if errors.Is(err, lease.ErrInvalid) {
 			return err
 		}
 		return job.Serve(ctx, job.Config{
