@@ -33,6 +33,7 @@
 //	act.go     what an operator does to a job. Pure
 //	alarm.go   when a job has an alarm, and when that ends. Pure
 //	run.go     Serve: which jobs this instance attends to, and when it contends for the lease of one
+//	define.go  which of its jobs the store has, at the start and later
 //	hold.go    one run under the lease: claim, work, result; what happens when the next time comes meanwhile
 //	acquirer.go  the claim in one transaction with the lease, the result in one with its release
 //	duelist.go   what is due, read once for many jobs

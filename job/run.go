@@ -135,6 +135,7 @@ type runner struct {
 	log       *slog.Logger
 	offers    map[string]Offer
 	past      map[string]bool // offers that are left out: their date has passed
+	compared  time.Duration   // when the offers were last compared with the store
 	attending sync.WaitGroup
 	claiming  chan struct{} // holds one for each claim under way
 	fail      context.CancelCauseFunc
@@ -144,59 +145,6 @@ type runner struct {
 	held     map[string]bool // another instance had the job's lease when this one tried
 
 	shared dueList
-}
-
-// defineAll stores the definitions that differ from what the store has. Of many, which is read at once: each write would hold up
-// the instances that run jobs already.
-func (r *runner) defineAll(ctx context.Context) error {
-	stored := map[string]Job{}
-	if len(r.Offers) > maxGets {
-		// What cannot be read is written.
-		_ = readPages(ctx, r.Store, r.Keeper.Timing().CallTimeout(), Query{}, func(page []Job, _ time.Time) {
-			for _, j := range page {
-				stored[j.Name] = j
-			}
-		})
-	}
-	for _, o := range r.Offers {
-		j := stored[o.Name]
-		if c, err := Define(o.Name, o.Definition)(j, j.Created); err == nil && c.Unchanged {
-			r.log.Info("job offered", "job", o.Name, "schedule", j.Definition.Schedule, "next", j.Next)
-			continue
-		}
-		if err := r.define(ctx, o); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// define stores a definition, trying until the store answers. A date that has passed is no reason to end what else is offered: the
-// job ran, and was forgotten or lost with its store.
-func (r *runner) define(ctx context.Context, o Offer) error {
-	if r.past[o.Name] {
-		return nil
-	}
-	for retry := r.retry(); ; {
-		j, err := r.change(ctx, o.Name, Define(o.Name, o.Definition))
-		switch {
-		case err == nil:
-			r.log.Info("job offered", "job", o.Name, "schedule", j.Definition.Schedule, "next", j.Next)
-			return nil
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case errors.Is(err, errPast):
-			r.past[o.Name] = true
-			r.log.Warn("the job is not offered: its date has passed", "job", o.Name, "schedule", o.Definition.Schedule)
-			return nil
-		case errors.Is(err, lease.ErrInvalid):
-			return err
-		}
-		r.log.Warn("the job cannot be stored; trying again", "job", o.Name, "err", err)
-		if !retry.Wait(ctx) {
-			return context.Cause(ctx)
-		}
-	}
 }
 
 func (r *runner) retry() backoff.Backoff {
@@ -248,10 +196,14 @@ func (r *runner) attendDue(ctx context.Context) error {
 		return errors.Join(failed...)
 	}
 	timing, sent := r.Keeper.Timing(), r.Keeper.Clock().Now()
-	return readPages(ctx, r.Store, timing.CallTimeout(), Query{DueWithin: timing.Interval}, func(due []Job, now time.Time) {
+	err := readPages(ctx, r.Store, timing.CallTimeout(), Query{DueWithin: timing.Interval}, func(due []Job, now time.Time) {
 		r.attend(ctx, due, now, sent)
 		sent = r.Keeper.Clock().Now() // the next page is asked for now
 	})
+	if err != nil {
+		return err
+	}
+	return r.addMissing(ctx)
 }
 
 // attend starts to attend to those of the jobs that are offered and due soon, unless somebody does already. They were read at a

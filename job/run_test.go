@@ -429,6 +429,38 @@ func TestDateHasPassed(t *testing.T) {
 	}
 }
 
+// What the store has lost of many jobs, or was told to forget, is there again within a minute.
+func TestManyOffersAreAddedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(nil)
+		var ran atomic.Int64
+		cfg := job.Config{Store: store.Jobs()}
+		for n := range 5 {
+			cfg.Offers = append(cfg.Offers, job.Offer{Name: fmt.Sprint("j", n), Definition: every("10s"), Work: func(context.Context, job.Task) error {
+				ran.Add(1)
+				return nil
+			}})
+		}
+		defer serve(t, store, cfg)()
+		time.Sleep(5 * time.Second)
+		for _, name := range []string{"j0", "j3"} {
+			if _, err := store.Jobs().Change(t.Context(), name, job.Forget("bob")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		changed := every("20s") // by an instance of another version, which has the last word
+		if _, err := store.Jobs().Change(t.Context(), "j1", job.Define("j1", changed)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute + 2*timing.Interval)
+		ran.Store(0)
+		time.Sleep(20 * time.Second)
+		if n := ran.Load(); n != 4*2+1 {
+			t.Errorf("%d runs in 20 s", n)
+		}
+	})
+}
+
 // serve runs an instance until stop is called.
 func serve(t *testing.T, store *memory.Store, cfg job.Config) (stop func()) {
 	t.Helper()
