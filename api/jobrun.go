@@ -96,22 +96,37 @@ func (s *Server) claimRun(ctx context.Context, name, session string, wait time.D
 	if err != nil {
 		return j, run, now, err
 	}
+	_, again := j.RunningUnder(l.Term) // the caller has it already, and asks again
 	// A caller that has gone gets no run, and its session must not keep the job's lease.
-	caller := ctx
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Timeout)
-	defer cancel()
-	if err = context.Cause(caller); err == nil {
-		j, err = s.jobs.Change(ctx, name, func(j job.Job, at time.Time) (job.Change, error) {
-			now = at
-			return job.Claim(job.Holder{Term: l.Term, Instance: l.Holder})(j, at)
-		})
+	if err = context.Cause(ctx); err == nil {
+		j, now, err = s.claimUnder(ctx, name, job.Holder{Term: l.Term, Instance: l.Holder})
 	}
 	if err == nil {
 		if run, on := j.RunningUnder(l.Term); on {
 			return j, run, now, nil
 		}
 	}
+	if again && err != nil { // it may be running there, under this lease
+		return j, job.Run{}, now, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Timeout)
+	defer cancel()
+	if errors.Is(err, lease.ErrUnknown) { // before the release: the next holder would record the run as lost, and nobody has started it
+		_, unclaimed := s.jobs.Change(ctx, name, job.Unclaim(l.Term))
+		err = errors.Join(err, unclaimed)
+	}
 	return j, job.Run{}, now, errors.Join(err, s.cfg.Store.Release(ctx, lease.ReleaseRequest{Lease: l.ID, Session: session, Term: l.Term, Reason: "nothing was due"}))
+}
+
+// claimUnder claims a run for the holder of the job's lease, and does not stop at that because the caller goes.
+func (s *Server) claimUnder(ctx context.Context, name string, h job.Holder) (j job.Job, now time.Time, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Timeout)
+	defer cancel()
+	j, err = s.jobs.Change(ctx, name, func(j job.Job, at time.Time) (job.Change, error) {
+		now = at
+		return job.Claim(h)(j, at)
+	})
+	return j, now, err
 }
 
 // readJob reads a job that was not forgotten.

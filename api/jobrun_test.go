@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"testing"
@@ -98,6 +99,69 @@ func TestNextRunVanished(t *testing.T) {
 	}
 	if run := g.next(perl); run.Instance != "perl" || run.Attempt != 1 {
 		t.Errorf("another got %+v", run)
+	}
+}
+
+// silentJobs loses the answer of the next change: it was applied or, if late is set, is applied by late.
+type silentJobs struct {
+	job.Store
+	lose bool
+	late func() error
+}
+
+func (s *silentJobs) Change(ctx context.Context, name string, decide job.Decision) (job.Job, error) {
+	if !s.lose {
+		return s.Store.Change(ctx, name, decide)
+	}
+	s.lose = false
+	apply := func() error {
+		_, err := s.Store.Change(context.WithoutCancel(ctx), name, decide)
+		return err
+	}
+	if s.late != nil {
+		s.late = apply
+		return job.Job{}, lease.ErrUnknown
+	}
+	return job.Job{}, errors.Join(apply(), lease.ErrUnknown)
+}
+
+// TestNextRunUnknown: a run whose claim had no answer was not started. It is not lost, whether the claim reached the store or is yet to.
+func TestNextRunUnknown(t *testing.T) {
+	for name, late := range map[string]func() error{"applied": nil, "late": func() error { return errors.New("not claimed") }} {
+		t.Run(name, func(t *testing.T) {
+			g := newJobRig(t)
+			php, perl := g.session("php"), g.session("perl")
+			g.clock.pass(time.Hour)
+			jobs := &silentJobs{Store: g.s.jobs, lose: true, late: late}
+			g.s.jobs = jobs
+			g.do("POST", "/v1/jobs/backup/runs/next", fmt.Sprintf(`{"session":%q}`, php)).want(504, "unknown_outcome")
+			if late != nil {
+				if err := jobs.late(); !errors.Is(err, job.ErrStale) {
+					t.Errorf("a claim that comes after its lease was released: %v", err)
+				}
+			}
+			if run := g.next(perl); run.Instance != "perl" || run.Attempt != 1 {
+				t.Errorf("another got %+v", run)
+			}
+			if j := ask[apitype.Job](g, "GET", "/v1/jobs/backup", ""); j.Ended["lost"] != 0 {
+				t.Errorf("%+v", j)
+			}
+		})
+	}
+}
+
+// TestNextRunAskedAgainUnknown: whoever has a run and asks again keeps it, also if the store does not answer.
+func TestNextRunAskedAgainUnknown(t *testing.T) {
+	g := newJobRig(t)
+	php, perl := g.session("php"), g.session("perl")
+	g.clock.pass(time.Hour)
+	run := g.next(php)
+	g.decide(job.Trigger("alice")) // so that a run is due
+	g.s.jobs = &silentJobs{Store: g.s.jobs, lose: true}
+	g.do("POST", "/v1/jobs/backup/runs/next", fmt.Sprintf(`{"session":%q}`, php)).want(504, "unknown_outcome")
+	g.do("POST", "/v1/jobs/backup/runs/next", fmt.Sprintf(`{"session":%q}`, perl)).want(204, "")
+	if again := g.next(php); again.Term != run.Term || !again.Scheduled.Equal(run.Scheduled) {
+		t.Errorf("asked again: %+v, and it was %+v", again, run)
 	}
 }
 

@@ -63,6 +63,10 @@ func giveBack(claimed Run) Decision {
 	}
 }
 
+// Unclaim queues the run again that a claim without an answer may have claimed under the term, and has that claim refused if it comes
+// later. It is for the holder of the job's lease who has not started the run, before the release.
+func Unclaim(term int64) Decision { return closing(term, giveBack(Run{Term: term})) }
+
 // closing is a decision after which no claim under the term is accepted: one without an answer may reach the store when its lease has been
 // released, and would have a run on that nobody starts.
 func closing(term int64, decide Decision) Decision {
