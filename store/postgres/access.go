@@ -22,7 +22,8 @@ func (s *Store) Tokens() access.Tokens { return access.NewTokens(tokens{s}) }
 type tokens struct{ db *Store }
 
 const (
-	lockTokens = "SELECT {{rules}}.configure_statement($1), pg_advisory_xact_lock(hashtext({{channel}} || ' access'), 0)"
+	// The server ends the transaction of a process that stops while it decides.
+	lockTokens = "SELECT {{rules}}.configure_statement($1), {{rules}}.bound_transaction($1), pg_advisory_xact_lock(hashtext({{channel}} || ' access'), 0)"
 
 	allTokens = "SELECT id, name, scopes, sum, created, made_by, expires, revoked, revoked_by FROM {{schema}}.token"
 

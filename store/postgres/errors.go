@@ -30,6 +30,7 @@ const (
 	codeNoSetting      = "42704"
 	codeBadSetting     = "22023"
 	codeCheckViolation = "23514"
+	codeIdle           = "25P03"
 	codeIsolation      = "US003" // of a function that needs READ COMMITTED; US001 is TermNotCurrent, US002 NoQueue
 
 	classConnection = "08" // also PgBouncer's own errors
@@ -166,6 +167,8 @@ func classify(err error) error {
 		return fmt.Errorf("%w: %w is missing or older than this program: run `understudy store migrate`: %w", lease.ErrUnavailable, store.ErrSchema, err)
 	case codeNoRights:
 		hint = "the role of the URL lacks a right on the schema"
+	case codeIdle:
+		hint = "the transaction was left open for too long and is undone: this process stood still, or was cut off from the server"
 	case codeLockTimeout:
 		hint = "another transaction kept a row locked (pg_stat_activity)"
 	default:

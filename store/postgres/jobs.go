@@ -51,17 +51,23 @@ const (
 	putOutput = "UPDATE {{schema}}.job_run SET total = $4, output = $5 WHERE job = $1 AND scheduled_ms = $2 AND term = $3"
 	runOutput = "SELECT total, output FROM {{schema}}.job_run WHERE job = $1 AND scheduled_ms = $2"
 	readClock = "SELECT {{schema}}.clock()"
+	// While Go decides, rows are locked, that of the session $2 among them if it acquires the job's lease. The server ends the
+	// transaction of a process that does not come back: when its call would have ended, or its session ends. So others, who
+	// wait for the rows, take over from it no later than if it had died before.
+	clockAndBound = `SELECT c.at, {{rules}}.bound_transaction(least($1,
+		(SELECT (extract(epoch FROM s.deadline - c.at) * 1000)::bigint FROM {{schema}}.session s WHERE s.id = $2)))
+		FROM (SELECT {{schema}}.clock() AS at OFFSET 0) c`
 )
 
 // Change implements [job.Store].
 func (j jobs) Change(ctx context.Context, name string, decide job.Decision) (job.Job, error) {
-	return j.change(ctx, name, statement{}, func() job.Decision { return decide }, statement{})
+	return j.change(ctx, name, "", statement{}, func() job.Decision { return decide }, statement{})
 }
 
 // AcquireAndChange implements [job.CombinedStore].
 func (j jobs) AcquireAndChange(ctx context.Context, e lease.Expectation, name string, decide func(lease.Lease) job.Decision) (l lease.Lease, out job.Job, err error) {
 	acquire := acquireStatement(e, &l)
-	out, err = j.change(ctx, name, acquire, func() job.Decision { return decide(l) }, statement{})
+	out, err = j.change(ctx, name, e.Session, acquire, func() job.Decision { return decide(l) }, statement{})
 	if err != nil && !errors.Is(err, lease.ErrHeld) {
 		l = lease.Lease{}
 	}
@@ -71,16 +77,17 @@ func (j jobs) AcquireAndChange(ctx context.Context, e lease.Expectation, name st
 // ChangeAndRelease implements [job.CombinedStore].
 func (j jobs) ChangeAndRelease(ctx context.Context, name string, decide job.Decision, r lease.ReleaseRequest) error {
 	var released bool
-	_, err := j.change(ctx, name, statement{}, func() job.Decision { return decide }, releaseStatement(r, &released))
+	_, err := j.change(ctx, name, "", statement{}, func() job.Decision { return decide }, releaseStatement(r, &released))
 	if err == nil && !released {
 		err = notHeld(r)
 	}
 	return err
 }
 
-// change does what decide makes of the job and the store's clock, with a statement before, which may refuse, and one after, in two
-// round trips.
-func (j jobs) change(ctx context.Context, name string, before statement, decide func() job.Decision, after statement) (out job.Job, err error) {
+// change does what decide makes of the job and the store's clock, with a statement before, which may refuse and is for this session,
+// and one after. It is a transaction of two round trips, in which the job is locked, and what the statement before locks; after a
+// refusal a third ends it.
+func (j jobs) change(ctx context.Context, name, session string, before statement, decide func() job.Decision, after statement) (out job.Job, err error) {
 	name = clean(name)
 	var refused error
 	err = j.db.pool.withConnection(ctx, ordinary, func(ctx context.Context, conn *pgx.Conn) error {
@@ -97,7 +104,7 @@ func (j jobs) change(ctx context.Context, name string, before statement, decide 
 			}
 			return err
 		})
-		first.Queue(j.db.sql(readClock)).QueryRow(func(r pgx.Row) error { return r.Scan(&now) })
+		first.Queue(j.db.sql(clockAndBound), withLockTimeout(ctx, []any{lockTimeout{}, session})...).QueryRow(func(r pgx.Row) error { return r.Scan(&now, nil) })
 		if err := conn.SendBatch(ctx, &first).Close(); err != nil || refused != nil {
 			return err
 		}

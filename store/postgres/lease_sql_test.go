@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -138,15 +139,27 @@ func TestLeasesInSQL(t *testing.T) {
 func TestLeasesInSQLAreBounded(t *testing.T) {
 	server := realserver.Postgres(t, realserver.PostgresOptions{})
 	url := server.NewDatabase(t)
-	open(t, url)
-	for _, call := range []string{"acquire('r', 'n')", "renew('x')", "release('x')"} {
-		tx := begin(t, connect(t, url))
-		if _, err := tx.Exec(t.Context(), "SELECT understudy."+call); err != nil {
+	s := open(t, url)
+	held := take(t, s, role("held"), start(t, s, "holder", time.Hour), false)
+	exec(t, url, "UPDATE understudy.session SET timeout_ns = 700000000") // of the holder
+	for _, c := range []struct{ set, call, want string }{
+		{"0", "acquire('r', 'n')", "5s"}, {"0", "renew('x')", "5s"}, {"0", "release('x')", "5s"},
+		{"1min", "renew('x')", "5s"}, {"300ms", "renew('x')", "300ms"}, // the server's own setting, if that is shorter
+		// Nor longer than the session lives without a renewal: a standby follows after that.
+		{"0", "acquire('q', 'n', NULL, '700 ms')", "700ms"}, {"0", "renew('" + held.Session + "')", "700ms"},
+		{"0", fmt.Sprintf("state('held', %d, 'x')", held.Term), "700ms"}, {"0", "release('" + held.Session + "')", "700ms"},
+	} {
+		conn := connect(t, url)
+		if _, err := conn.Exec(t.Context(), "SET idle_in_transaction_session_timeout = '"+c.set+"'"); err != nil {
+			t.Fatal(err)
+		}
+		tx := begin(t, conn)
+		if _, err := tx.Exec(t.Context(), "SELECT understudy."+c.call); err != nil {
 			t.Fatal(err)
 		}
 		var idle string
-		if err := tx.QueryRow(t.Context(), "SHOW idle_in_transaction_session_timeout").Scan(&idle); err != nil || idle != "5s" {
-			t.Errorf("after %s a transaction may be idle for %s, %v", call, idle, err)
+		if err := tx.QueryRow(t.Context(), "SHOW idle_in_transaction_session_timeout").Scan(&idle); err != nil || idle != c.want {
+			t.Errorf("after %s, with %s, a transaction may be idle for %s, %v; want %s", c.call, c.set, idle, err, c.want)
 		}
 		if err := tx.Rollback(t.Context()); err != nil {
 			t.Error(err)

@@ -21,7 +21,7 @@ DECLARE
     seen text;
     due bigint;
 BEGIN
-    PERFORM {{rules}}.bound_transaction();
+    PERFORM {{rules}}.bound_transaction(least(5000, every * 5));
     IF role IS NULL OR octet_length(role) NOT BETWEEN 1 AND 190 OR role ~ '[#[:cntrl:]]' OR btrim(role) <> role THEN
         RAISE EXCEPTION 'understudy: % is not a valid role', coalesce(quote_literal(role), 'null') USING ERRCODE = '22023',
             HINT = 'Use 1 to 190 bytes of printable text without # and without blanks at its ends.';
@@ -69,7 +69,7 @@ CREATE OR REPLACE FUNCTION {{schema}}.renew(session text) RETURNS text LANGUAGE 
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
-    PERFORM {{rules}}.bound_transaction();
+    PERFORM {{rules}}.bound_transaction(least(5000, (SELECT s.timeout_ns / 1000000 FROM {{schema}}.session s WHERE s.id = session)));
     IF (SELECT r.seq FROM {{rules}}.renew_session(session, 5000) r) IS NULL THEN
         RETURN 'lost';
     END IF;
@@ -80,7 +80,7 @@ END $$;
 CREATE OR REPLACE FUNCTION {{schema}}.release(session text) RETURNS void LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM {{rules}}.bound_transaction();
+    PERFORM {{rules}}.bound_transaction(least(5000, (SELECT s.timeout_ns / 1000000 FROM {{schema}}.session s WHERE s.id = session)));
     PERFORM {{rules}}.end_session(session, 'released', 1000, 5000);
 END $$;
 
@@ -96,7 +96,8 @@ SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     l {{schema}}.lease;
 BEGIN
-    PERFORM {{rules}}.bound_transaction();
+    PERFORM {{rules}}.bound_transaction(least(5000, (SELECT s.timeout_ns / 1000000 FROM {{schema}}.lease x JOIN {{schema}}.session s ON s.id = x.session
+        WHERE x.space = 'role' AND x.key = role)));
     IF data IS NULL OR octet_length(data) > 65536 THEN
         RAISE EXCEPTION 'understudy: a state of % bytes', coalesce(octet_length(data)::text, 'null') USING ERRCODE = '22023', HINT = 'Up to 65536 are possible.';
     END IF;

@@ -95,11 +95,15 @@ BEGIN
     RETURN upper(replace(v, '-', ''));
 END $$;
 
--- The entry points of leases lock rows until the end of the caller's transaction, and others cannot take over meanwhile: the server
--- ends the connection of one that leaves it open for five seconds.
-CREATE FUNCTION {{rules}}.bound_transaction() RETURNS void LANGUAGE plpgsql AS $$
+-- A transaction of more than one statement (of jobs, tokens, or a caller of the entry points of leases) keeps its locks while its
+-- client is at work, and others cannot take over meanwhile. If the client stops there, or is cut off, the server ends its connection
+-- after so long, and with it the transaction.
+CREATE FUNCTION {{rules}}.bound_transaction(p_most_ms bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_most_ms bigint := greatest(p_most_ms, 1);
+    v_set interval := current_setting('idle_in_transaction_session_timeout')::interval; -- pg_settings would take 2 ms to say so
 BEGIN
-    IF (SELECT setting::bigint NOT BETWEEN 1 AND 5000 FROM pg_catalog.pg_settings WHERE name = 'idle_in_transaction_session_timeout') THEN
-        PERFORM set_config('idle_in_transaction_session_timeout', '5000', true);
+    IF v_set = '0' OR v_set > v_most_ms * interval '1 millisecond' THEN
+        PERFORM set_config('idle_in_transaction_session_timeout', v_most_ms::text, true);
     END IF;
 END $$;
