@@ -119,6 +119,12 @@ func testHeld(b *bench) {
 	if g.Members[0].ID != one[0] || g.Members[0].Source != "a" || !near(g.Oldest, time.Hour) {
 		b.Errorf("%+v", g)
 	}
+	// A wall clock that is set back makes none wait for longer.
+	b.step(-2 * time.Hour)
+	b.step(time.Minute)
+	if g := b.wantHeld("e/site 7", "", 0, one[0], two[0]); !near(g.Oldest, time.Hour+time.Minute) {
+		b.Errorf("after a step back the oldest has waited for %v", g.Oldest)
+	}
 	b.beat(ids...)
 	if c := b.candidate(ids[0]); !c.AlarmHeld || c.Group != "" {
 		b.Errorf("a held one: %+v", c)

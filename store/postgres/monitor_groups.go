@@ -43,10 +43,10 @@ func decodeLabels(text string) (labels map[string]string, err error) {
 // HeldGroups implements [monitor.Detection].
 func (m *monitors) HeldGroups(ctx context.Context) (out []monitor.AlarmGroup, err error) {
 	sql := m.db.sql(`SELECT h.grp, h.event, h.alarm, h.since, h.standing, h.n, coalesce(h.age, 0), ` + alarmColumns + `
-		FROM {{rules}}.monitor_held_groups($1, $2) WITH ORDINALITY h (grp, event, alarm, since, standing, n, age, member, i), LATERAL (SELECT (h.member).*) a ORDER BY h.i`)
+		FROM {{rules}}.monitor_held_groups($1, $2, $3) WITH ORDINALITY h (grp, event, alarm, since, standing, n, age, member, i), LATERAL (SELECT (h.member).*) a ORDER BY h.i`)
 	err = m.db.atReadCommitted(ctx, func(ctx context.Context, r runner) error {
 		out = nil
-		found, err := r.Query(ctx, sql, withLockTimeout(ctx, []any{int64(monitor.MaxSources), lockTimeout{}})...)
+		found, err := r.Query(ctx, sql, withLockTimeout(ctx, []any{m.latest.Load(), int64(monitor.MaxSources), lockTimeout{}})...)
 		if err != nil {
 			return err
 		}

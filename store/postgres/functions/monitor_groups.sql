@@ -1,21 +1,24 @@
 -- Alarms that are held for their groups, and reminders.
 
--- Groups that have members to report, or none left; a row for each member, the oldest first.
-CREATE FUNCTION {{rules}}.monitor_held_groups(p_most integer, p_lock_timeout_ms bigint)
+-- Groups that have members to report, or none left; a row for each member, the oldest first. age is for how long an alarm has been
+-- held, by the monitor's clock: a group does not wait for the wall clock to come back to where it was.
+CREATE FUNCTION {{rules}}.monitor_held_groups(p_latest bigint, p_most integer, p_lock_timeout_ms bigint)
 RETURNS TABLE (grp text, event text, alarm text, since timestamptz, standing bigint, n bigint, age bigint, member {{schema}}.monitor_alarm) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    t timestamptz;
+    t bigint;
 BEGIN
     PERFORM {{rules}}.monitor_configure_statement(p_lock_timeout_ms);
-    t := {{schema}}.clock();
-    RETURN QUERY SELECT g.grp, coalesce(a.event, (m.alarm).event), coalesce(a.id, ''), a.started, coalesce(n.standing, 0), coalesce(g.n, 0), {{rules}}.nanoseconds(greatest(t - m.raised, '0')) / 1000, m.alarm
+    SELECT n.moment INTO t FROM {{rules}}.monitor_now(p_latest) n;
+    RETURN QUERY SELECT g.grp, coalesce(a.event, (m.alarm).event), coalesce(a.id, ''), a.started, coalesce(n.standing, 0), coalesce(g.n, 0), t - o.onset, m.alarm
        FROM (SELECT h.grp, sum(h.n)::bigint AS n FROM (
                 SELECT h.grp, count(*) AS n FROM {{schema}}.monitor_alarm h WHERE h.held GROUP BY h.grp
                 UNION ALL SELECT h.grp, 0 FROM {{schema}}.monitor_alarm h WHERE h.source = '' AND h.ended IS NULL) h GROUP BY h.grp) g
        LEFT JOIN {{schema}}.monitor_alarm a ON a.grp = g.grp AND a.source = '' AND a.ended IS NULL
        LEFT JOIN LATERAL (SELECT count(*) AS standing FROM {{schema}}.monitor_alarm x WHERE x.group_alarm = a.id AND x.group_alarm <> '' AND x.ended IS NULL) n ON true
        LEFT JOIN LATERAL (SELECT x AS alarm, x.raised, x.id FROM {{schema}}.monitor_alarm x WHERE x.grp = g.grp AND x.held ORDER BY x.raised, x.id LIMIT p_most) m ON true
+       LEFT JOIN LATERAL (SELECT s.onset FROM {{schema}}.monitor_event e JOIN {{schema}}.monitor_source s ON s.event = e.id AND s.name = (m.alarm).source
+          WHERE e.name = (m.alarm).event OFFSET 0) o ON true
       WHERE m.id IS NOT NULL OR a.id IS NOT NULL AND n.standing = 0
       ORDER BY g.grp COLLATE "C", m.raised, m.id;
 END $$;
