@@ -43,7 +43,7 @@ func (t Together) RenewSession(ctx context.Context, id string) (lease.Renewal, e
 	return t.Store.RenewSession(ctx, id)
 }
 
-// SendRenewals sends so many renewals in batches, and gives send the size of each.
-func SendRenewals(count int, send func(size int)) {
-	sendAll(make([]*renewal, count), func(batch []*renewal) { send(len(batch)) })
+// SendRenewals sends so many renewals in batches, of a store with so many connections, and gives send the size of each.
+func SendRenewals(count, connections int, send func(size int)) {
+	sendAll(make([]*renewal, count), connections, func(batch []*renewal) { send(len(batch)) })
 }

@@ -154,14 +154,15 @@ func (b *renewals) send() {
 		r.sent = true
 	}
 	b.mu.Unlock()
-	sendAll(all, b.sendBatch)
+	sendAll(all, cap(b.store.pool.slots), b.sendBatch)
 }
 
 // sendAll sends renewals in batches of mostRenewals. Two are under way at once: one whose connection hangs, which it may until
-// its deadline, does not keep those behind it until theirs. More would take the pool's connections from other calls.
-func sendAll(all []*renewal, send func([]*renewal)) {
+// its deadline, does not keep those behind it until theirs. But with the fewest connections, two, it is one: other calls would
+// have none while two hang.
+func sendAll(all []*renewal, connections int, send func([]*renewal)) {
 	batches := make(chan []*renewal)
-	for range min(2, (len(all)+mostRenewals-1)/mostRenewals) {
+	for range min(2, connections-1, (len(all)+mostRenewals-1)/mostRenewals) {
 		go func() {
 			for batch := range batches {
 				send(batch)

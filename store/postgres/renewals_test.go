@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/understudy-ha/understudy/internal/testkit/realserver"
@@ -173,7 +174,7 @@ func TestRenewalsBehindABatchThatHangs(t *testing.T) {
 	sent, hangs := make(chan int), make(chan struct{})
 	defer close(hangs)
 	var one atomic.Bool
-	go postgres.SendRenewals(1600, func(size int) {
+	go postgres.SendRenewals(1600, 3, func(size int) {
 		if !one.Swap(true) {
 			<-hangs
 		}
@@ -191,4 +192,24 @@ func TestRenewalsBehindABatchThatHangs(t *testing.T) {
 			t.Fatalf("%d of 1,100 renewals behind a batch that hangs were sent", total)
 		}
 	}
+}
+
+// However many batches hang, other calls have a connection left.
+func TestRenewalsLeaveAConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for connections := 2; connections <= 4; connections++ {
+			hangs := make(chan struct{})
+			var under atomic.Int32
+			go postgres.SendRenewals(1600, connections, func(int) {
+				under.Add(1)
+				<-hangs
+			})
+			synctest.Wait()
+			if n := under.Load(); n != int32(min(2, connections-1)) {
+				t.Errorf("%d batches hang on %d connections", n, connections)
+			}
+			close(hangs)
+			synctest.Wait()
+		}
+	})
 }
