@@ -32,8 +32,9 @@ const DefaultSchema = "understudy"
 type Config struct {
 	// URL of the database: postgres://user:password@host:port/database, with the
 	// options of libpq (sslmode, sslrootcert, target_session_attrs, …) and
-	// schema=NAME; any other goes to the server as a setting. Several hosts are tried in turn; unless the URL says
-	// otherwise, only one that accepts writes is used. Required.
+	// schema=NAME; any other goes to the server as a setting, but for those that this package sets itself, which
+	// are refused (ownSettings). Several hosts are tried in turn; unless the URL says otherwise, only one that accepts
+	// writes is used. Required.
 	URL string
 	// Schema in that database. Default: what the URL says, or "understudy".
 	// 1 to 40 of a–z, 0–9 and '_', beginning with a letter, and not with "pg_".
@@ -126,6 +127,16 @@ func (s *Store) sql(text string) string { return s.names.Replace(text) }
 // secrets are the options of a URL that must not be shown.
 var secrets = []string{"password", "sslpassword"}
 
+// ownSettings are the settings that connections or functions set for themselves, and why; another value in the URL would have no
+// effect, or only on some calls.
+var ownSettings = map[string]string{
+	"client_encoding": "answers are read in one form", "datestyle": "answers are read in one form", "timezone": "answers are read in one form",
+	"default_transaction_isolation": "calls need READ COMMITTED",
+	"lock_timeout":                  "a call waits for locks until shortly before its own deadline",
+	"jit":                           "compiling short statements takes longer than they do",
+	"enable_seqscan":                "functions choose how they are planned", "plan_cache_mode": "functions choose how they are planned",
+}
+
 // parseURL returns how to connect, the URL without its secrets, and the schema.
 func parseURL(raw string) (conn *pgx.ConnConfig, location, schema string, err error) {
 	u, err := url.Parse(raw)
@@ -138,6 +149,11 @@ func parseURL(raw string) (conn *pgx.ConnConfig, location, schema string, err er
 	if q.Has("schema") {
 		schema = q.Get("schema")
 		q.Del("schema")
+	}
+	for name := range q {
+		if why, own := ownSettings[strings.ToLower(name)]; own {
+			return nil, "", "", fmt.Errorf("%w: the option %q of the URL is refused: this program sets it itself, as %s; leave it out", lease.ErrInvalid, name, why)
+		}
 	}
 	u.RawQuery = q.Encode()
 	full := u.String()

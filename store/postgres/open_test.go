@@ -40,6 +40,17 @@ func TestOpenRefusesWhatCannotBeRight(t *testing.T) {
 	}
 }
 
+// What would have no effect is refused, and why: an operator who sets a lock timeout counts on it.
+func TestOpenRefusesItsOwnSettings(t *testing.T) {
+	for _, option := range []string{"lock_timeout=500", "jit=on", "default_transaction_isolation=serializable", "plan_cache_mode=auto", "TimeZone=Asia/Kathmandu", "DateStyle=SQL"} {
+		name, _, _ := strings.Cut(option, "=")
+		_, err := postgres.Open(t.Context(), postgres.Config{URL: "postgres://u:s3cret@127.0.0.1:1/db?" + option})
+		if !errors.Is(err, lease.ErrInvalid) || !strings.Contains(err.Error(), `"`+name+`"`) || !strings.Contains(err.Error(), "sets it itself") || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: %v, want ErrInvalid, which option, and why", option, err)
+		}
+	}
+}
+
 func TestOpenWithoutServer(t *testing.T) {
 	url := fmt.Sprintf("postgres://u:s3cret@127.0.0.1:%d/db?sslmode=disable&sslpassword=s3cret2&schema=other", realserver.FreePort(t))
 	_, err := postgres.Open(t.Context(), postgres.Config{URL: url})
