@@ -28,13 +28,12 @@ func (q queue) EnqueueDue(ctx context.Context, name string, limit int) (enqueued
 
 // scheduled lists scheduled messages, by their IDs or by their keys.
 func (d queueAdmin) scheduled(ctx context.Context, q dispatch.MessageQuery) ([]dispatch.Record, error) {
-	which := `s.queue = $1`
+	which, args := `s.queue = $1`, []any{q.Queue, q.Key, max(q.AfterKey, q.Key), q.AfterSeq, int64(dispatch.PageSize(q.Limit))}
 	if len(q.IDs) > 0 {
-		which = `s.id = ANY ($6) AND s.queue = $1`
+		which, args = `s.id = ANY ($6) AND s.queue = $1`, append(args, q.IDs)
 	}
 	return rows(ctx, d.Store, `SELECT `+scheduledColumns+` FROM {{schema}}.scheduled s
-		WHERE `+which+` AND ($2 = '' OR s.key = $2) AND (s.key, s.n) > ($3, $4) AND `+scheduledOnly+` AND cardinality($6::text[]) >= 0
+		WHERE `+which+` AND ($2 = '' OR s.key = $2) AND (s.key, s.n) > ($3, $4) AND `+scheduledOnly+`
 		ORDER BY s.key, s.n LIMIT $5`,
-		func(r pgx.CollectableRow) (dispatch.Record, error) { return scanRecord(r) },
-		q.Queue, q.Key, max(q.AfterKey, q.Key), q.AfterSeq, int64(dispatch.PageSize(q.Limit)), q.IDs)
+		func(r pgx.CollectableRow) (dispatch.Record, error) { return scanRecord(r) }, args...)
 }

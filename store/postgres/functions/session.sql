@@ -54,13 +54,13 @@ BEGIN
     UPDATE {{schema}}.session SET ended = true, deadline = least(t, deadline) WHERE id = p_id AND NOT ended;
     DELETE FROM {{schema}}.waiter WHERE session = p_id;
     WITH held AS (
-        SELECT space, key FROM {{schema}}.lease WHERE session = p_id AND session <> ''
+        SELECT space, key, since FROM {{schema}}.lease WHERE session = p_id AND session <> ''
          ORDER BY space, key LIMIT p_most FOR NO KEY UPDATE
     ), freed AS (
         UPDATE {{schema}}.lease l
-           SET session = '', since = t, held_ns = {{rules}}.nanoseconds(t - since), successor = '', reserved = NULL, asked = false, asked_for = ''
+           SET session = '', since = t, successor = '', reserved = NULL, asked = false, asked_for = ''
           FROM held WHERE l.space = held.space AND l.key = held.key
-        RETURNING l.space, l.key, {{rules}}.label(holder_name, holder_id) AS holder, l.term, l.held_ns
+        RETURNING l.space, l.key, {{rules}}.label(holder_name, holder_id) AS holder, l.term, {{rules}}.nanoseconds(t - held.since) AS held_ns
     ), recorded AS (
         INSERT INTO {{schema}}.event (at, part, subject, from_label, to_label, term, reason, duration_ns)
         SELECT t, space, key, holder, '', term, p_reason, held_ns FROM freed ORDER BY space, key

@@ -23,7 +23,7 @@ CREATE TABLE {{schema}}.lease (
     holder_name    text NOT NULL,
     holder_address text NOT NULL,
     since          timestamptz NOT NULL,
-    held_ns        bigint NOT NULL DEFAULT 0, -- how long it was held, when it is free
+    held_ns        bigint NOT NULL DEFAULT 0, -- not used any more
     successor      text NOT NULL DEFAULT '',
     reserved       timestamptz,               -- until when it is kept for the successor
     asked          boolean NOT NULL DEFAULT false,
