@@ -13,7 +13,9 @@
 // key, unless a step was in progress: then only once the second window (3 min)
 // since the start of that step has passed too. A step's deadline is shorter than
 // the second window, so by then the step has ended or its process is not running.
-// A holder that stops in order releases its keys at once.
+// A holder that stops in order releases its keys at once. Both windows, and when a key
+// is ready, go by the store's clock alone: if it is set back, all that waits does so for as
+// much longer; if it is set forward, keys are taken over as much earlier.
 //
 //	free      not held; may be taken when it is ready
 //	held      by a live session, which may release it

@@ -3,13 +3,21 @@
 //
 // # What it promises
 //
-// Every operation is one autocommitted statement and one round trip: if it changes something, usually a call of a
-// function that takes its locks, then reads the clock, then decides. Reads take no locks, and Leave, Append and Trim
-// have nothing to decide: they are plain statements. (The end of a session with thousands of
-// leases takes several: the first frees all of them, the others record it.) The clock is
-// clock_timestamp(), never the time at which a transaction or statement started. A renewal writes
-// one row and nothing that is indexed; it waits only for the end of that very session. Acquire of a
-// lease that was seen held takes no lock when a plain read can refuse it.
+// An operation on sessions, leases, claims, queues, the monitor or shards is one autocommitted statement and one round trip: if
+// it changes something, usually a call of a function that takes its locks, then reads the clock, then decides. Reads take no locks,
+// and Leave, Append and Trim have nothing to decide: they are plain statements. A few take more statements, each complete in
+// itself: the end of a session with thousands of leases (the first frees all of them, the others record it), a claimer that falls
+// asleep (the second looks for free keys again), the first Enqueue of a connection, lists of jobs and tokens (one reads the clock).
+//
+// A change of a job or token is a transaction of several round trips, two for a job: Go decides, while an advisory lock keeps
+// others from the same job, or from all tokens. One that acquires a job's lease has also locked the lease, its own session and
+// that of the holder before. A process that stops or is cut off in between keeps these locks until its call would have ended, or
+// its session ends: then the server ends its connection (bound_transaction in common.sql), and it gets lease.ErrUnavailable or
+// lease.ErrUnknown.
+//
+// The clock is clock_timestamp(), never the time at which a transaction or statement started. A renewal writes one row and
+// nothing that is indexed; it waits only for the end of that very session. Acquire of a lease that was seen held takes no lock
+// when a plain read can refuse it.
 //
 // Nothing that a result depends on is kept in a server's session: no prepared statement, no SET, no
 // search_path; names are written out. So it works behind a pooler in transaction mode. LISTEN does not work there:
@@ -42,7 +50,7 @@
 //	                                  monitor_lists.go
 //	shard.Registry                    shard_registry.go, shard_digest.go          shard.sql
 //	shard.Commands                    shard_commands.go, shard_watch.go           shard.sql
-//	job.Store, access.Table           jobs.go, access.go                          (statements)
+//	job.Store, access.Table           jobs.go, access.go                          (transactions)
 //	store.Admin, store.Checkups       open.go, migrate.go, rules.go, inspect.go,  (statements)
 //	                                  checkup.go
 //
@@ -58,11 +66,21 @@
 //
 // A takeover is decided by acquire (lease.sql), in up to two passes. The first takes no lock; most requests end there,
 // with any verdict but a new term. The second locks the lease and both sessions (only the own one where the contender
-// saw none), and is the only one that writes. Each reads the clock, and first decides whether the contender's own session
-// has lapsed (the verdict 'lapsed') or already holds the lease ('taken'). Only then acquisition_reason says why another may take it, or null ('held'), and assign_lease writes the new term. One of its
-// arguments is p_waited: the contender has counted a whole T by its own clock (lease/takeoverpolicy.go). There
-// 'lapsed' is a reason, and means the holder's session. [lease.Expectation.Permits] is the same rule for the stores that decide in
-// Go: both change together.
+// saw none), and is the only one that writes. Each reads the clock, and gives the first verdict that fits:
+//
+//	no_session  the contender's own session has lapsed
+//	taken       its session holds the lease already
+//	held        acquisition_reason gives no reason why another may take the lease
+//	taken       it gives one (vacant, successor, or lapsed: the holder's session), and assign_lease writes the new term
+//
+// One of its arguments is p_waited: the contender has counted a whole T by its own clock. [lease.Expectation.Permits] is the same
+// rule for the stores that decide in Go: both change together.
+//
+// Of leases the server's clock alone never decides, though a session past its deadline is reason enough in SQL: a contender does
+// not ask before its own clock has counted what was left (lease/takeoverpolicy.go). A step forward by more than T ends every
+// session, but gives no lease away early; a step back delays a takeover by T at most. Of claims it does decide alone: a key
+// whose holder's session has lapsed by it is free at once, and after a step back such keys, and those that become ready later,
+// wait for as much longer.
 //
 // A contender learns of it in three ways. Whoever frees or takes a lease notifies (notify_change in common.sql), which those hear who
 // listen (watch.go). A renewal returns the leases that its session waits for (waits in renewals.sql). Of a lapse nobody tells: the

@@ -92,11 +92,12 @@ func (v server) warnings() (out []string) {
 	if v.fsync == "off" {
 		warn("fsync is off: a crash of the server's machine may destroy the database")
 	}
+	// Of the next two a connection says what suits it (pool.connect), unless a pooler keeps that from the server.
 	if v.isolation != "read committed" {
-		warn("default_transaction_isolation is %s: calls that meet are tried again, which costs time; set it to read committed for this role", v.isolation)
+		warn("default_transaction_isolation is %s, and the pooler passes on no other: calls that meet are tried again, which costs time; set it to read committed for this role", v.isolation)
 	}
 	if v.jit {
-		warn("jit is on: each overview of queues costs the server a second of processor time; set it to off for this role")
+		warn("jit is on, which the pooler does not pass on as off: each overview of queues costs the server a second of processor time; set it to off for this role")
 	}
 	middle := v.asked.Add(v.heard.Sub(v.asked) / 2)
 	if ahead := v.now.Sub(middle).Round(time.Second); ahead.Abs() >= time.Minute {

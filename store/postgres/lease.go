@@ -23,7 +23,7 @@ func acquireStatement(c lease.Expectation, l *lease.Lease) statement {
 		},
 		refusal: func() error {
 			switch verdict {
-			case "lapsed":
+			case "no_session":
 				return fmt.Errorf("session %s: %w", c.Session, lease.ErrLapsed)
 			case "held":
 				return fmt.Errorf("%s: %w", c.Lease, lease.ErrHeld)

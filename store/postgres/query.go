@@ -40,7 +40,8 @@ func rows[T any](ctx context.Context, s *Store, sql string, scan pgx.RowToFunc[T
 	return out, err
 }
 
-// exec runs a statement that returns no rows, and returns how many it changed.
+// exec runs a statement that returns no rows, and returns how many it changed. It takes no lockTimeout: who waits for a lock in it
+// waits until the caller's deadline.
 func (s *Store) exec(ctx context.Context, sql string, args ...any) (changed int64, err error) {
 	sql = s.sql(sql)
 	err = s.pool.withConnection(ctx, ordinary, func(ctx context.Context, conn *pgx.Conn) error {
@@ -67,7 +68,7 @@ func withLockTimeout(ctx context.Context, args []any) []any {
 	return out
 }
 
-// statement is one that refuses, or returns a row; without sql it is none.
+// statement is one that returns a row, perhaps a refusal. The zero statement is none.
 type statement struct {
 	sql  string
 	args []any

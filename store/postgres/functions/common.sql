@@ -11,13 +11,15 @@
 --     ids, many leases in the order of their keys.
 --   * What ends a session locks its row FOR UPDATE. A renewal takes the weaker lock of an ordinary
 --     update. What needs a session to stay alive takes FOR KEY SHARE, which blocks only its end.
---   * Every change is a compare-and-set: the row is locked, compared with what the caller saw, and
---     only then written.
--- Most requests for a lease that is held are refused by a plain read, without a lock (acquire, its first pass). Others lock first.
+--   * What goes by what the caller saw is a compare-and-set: the row is locked, compared with that, and only then
+--     written. (Renewals, the end of a session and the request for a release go by a row as it is.)
+-- Most requests for a lease that is held are refused by a plain read, without a lock (acquire, its first pass). Others lock
+-- first, but for a renewal that is far from its deadline.
 
 -- Settings for this statement alone: those that count while it runs. (statement_timeout would count from the next one.) It
 -- waits for locks no longer than its caller does: who has given up must not be served later. And it goes by the indexes: the plans of
--- functions are kept, also when a table of a few rows has grown to many.
+-- functions are kept, also when a table of a few rows has grown to many. It returns text, which nobody reads: the server puts a
+-- function in SQL in line only if that returns something, and otherwise needs 0.1 ms more.
 CREATE FUNCTION {{rules}}.configure_statement(p_lock_timeout_ms bigint) RETURNS text LANGUAGE sql VOLATILE AS $$
     SELECT set_config('lock_timeout', greatest(p_lock_timeout_ms, 1)::text, true) || set_config('enable_seqscan', 'off', true)
 $$;

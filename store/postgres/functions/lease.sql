@@ -23,8 +23,7 @@ CREATE FUNCTION {{rules}}.show_lease(p_space text, p_key text, p_session text) R
       LEFT JOIN {{schema}}.session s ON s.id = l.session
 $$;
 
--- Takes a lease. The verdict is 'taken', 'held' or 'lapsed'. Here 'lapsed' is a verdict: the contender's own
--- session has lapsed, so that it may take nothing. The lease is the one
+-- Takes a lease. The verdict is 'taken', 'held' or 'no_session': the contender's own has lapsed. The lease is the one
 -- that the verdict was given on, never one read later; one that was never held is shown as it is now.
 CREATE FUNCTION {{rules}}.acquire(p_space text, p_key text, p_session text, p_seen_term bigint, p_seen_session text,
     p_seen_seq bigint, p_waited boolean, p_places integer, p_lock_timeout_ms bigint, OUT verdict text, OUT lease {{rules}}.shown_lease) LANGUAGE plpgsql AS $$
@@ -71,7 +70,7 @@ BEGIN
         IF p_space IS NULL THEN
             EXIT; -- a rehearsal
         ELSIF me.id IS NULL OR me.ended OR me.deadline <= t THEN
-            verdict := 'lapsed';
+            verdict := 'no_session';
         ELSIF l.session = p_session THEN
             verdict := 'taken';
         ELSE
@@ -99,9 +98,9 @@ BEGIN
     END IF;
 END $$;
 
--- The rule of who may take a lease: why it can be had, or null. Here 'lapsed' is a reason: the holder's
--- session has lapsed. p_waited is the contender's own count: it has watched the same term, session and seq
--- for a whole T (lease/takeoverpolicy.go).
+-- The rule of who may take a lease: why it can be had, or null. p_waited is the contender's own count: it has watched the
+-- same term, session and seq for a whole T (lease/takeoverpolicy.go). A deadline that has passed by this clock suffices here, and yet
+-- a step of the clock gives nothing away: the contender does not ask before its own has counted what was left.
 CREATE FUNCTION {{rules}}.acquisition_reason(l {{schema}}.lease, old {{schema}}.session, me {{schema}}.session,
     p_seen_term bigint, p_seen_session text, p_seen_seq bigint, p_waited boolean, t timestamptz) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
