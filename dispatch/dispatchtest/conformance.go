@@ -41,6 +41,7 @@ func Run(t *testing.T, newHarness func(t *testing.T) *Harness) {
 		"order/keys do not wait for each other":       testKeysApart,
 		"turn/settle and begin at once":               testSettleAndBegin,
 		"turn/again":                                  testAgain,
+		"turn/an attempt that was not sent":           testUnsent,
 		"turn/hold":                                   testHold,
 		"turn/hold is taken over":                     testHoldTakenOver,
 		"turn/hold is given up":                       testHoldGivenUp,

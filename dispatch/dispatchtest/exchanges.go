@@ -142,6 +142,35 @@ func testAgain(b *bench) {
 	b.is(b.settles(s, done(a), claimOf(a)).Begun[0], dispatch.Send, "2", 1)
 }
 
+// testUnsent: an attempt that was certainly not sent is given back, so that a target is not told of a second attempt
+// when it sees the first.
+func testUnsent(b *bench) {
+	s := b.session("a")
+	b.add("k", "1")
+	for range 2 {
+		a := b.starts(s, "k")
+		b.is(a, dispatch.Send, "1", 1)
+		r := result(a, dispatch.Delayed, dispatch.RetryLater)
+		r.Attempt--
+		b.settles(s, r)
+		if got := b.record("1"); got.State != dispatch.Delayed || got.Attempts != 0 {
+			b.Errorf("not sent: %+v", got)
+		}
+	}
+	a := b.starts(s, "k")
+	b.settles(s, result(a, dispatch.Delayed, dispatch.RetryLater))
+	a = b.starts(s, "k")
+	b.is(a, dispatch.Send, "1", 2)
+	r := result(a, dispatch.Delayed, dispatch.RetryLater)
+	r.Attempt--
+	b.settles(s, r)
+	got := b.record("1")
+	if last := got.Trail[len(got.Trail)-1]; got.Attempts != 1 || last.State != dispatch.Delayed || last.Attempt != 1 {
+		b.Errorf("not sent: %d attempts, last in the history: %+v", got.Attempts, last)
+	}
+	b.is(b.starts(s, "k"), dispatch.Send, "1", 2)
+}
+
 func testHold(b *bench) {
 	s, other := b.session("a"), b.session("c")
 	b.add("k", "1", "2")

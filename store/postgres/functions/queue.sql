@@ -182,7 +182,7 @@ BEGIN
 END $$;
 
 -- Records results where the claim is held, and returns the places of those in the list. What a result means for its message is
--- decided by the caller (dispatch/rule.go): p_states and p_afters.
+-- decided by the caller (dispatch/rule.go): p_states and p_afters. An attempt that was certainly not sent is no attempt: p_attempts may be one less.
 CREATE FUNCTION {{rules}}.record_results(p_queue text, t timestamptz, p_keys text[], p_terms bigint[], p_held bigint[], p_done bigint[],
     p_seqs bigint[], p_states text[], p_afters text[], p_attempts integer[], p_codes integer[], p_details text[], p_links text[])
 RETURNS SETOF bigint LANGUAGE plpgsql AS $$
@@ -200,10 +200,10 @@ BEGIN
        SET state = x.state, over = x.after = 'next', hold = NULL, term = x.term,
            ended = CASE WHEN x.after = 'next' OR x.state IN ('committed', 'invalid', 'failed') THEN t END,
            aside = CASE WHEN x.state IN ('invalid', 'failed') THEN true END,
-           attempts = greatest(b.attempts, x.attempt), code = x.code, detail = x.detail,
+           attempts = x.attempt, code = x.code, detail = x.detail,
            link = CASE WHEN x.link = '' THEN b.link ELSE x.link END,
            trail = CASE WHEN b.trail IS NOT NULL OR b.state <> 'submitting' OR x.state <> 'committed'
-                        THEN {{rules}}.append_to_trail(b, {{rules}}.trail_entry(t, x.state, x.term, greatest(b.attempts, x.attempt), x.code, x.detail)) END
+                        THEN {{rules}}.append_to_trail(b, {{rules}}.trail_entry(t, x.state, x.term, x.attempt, x.code, x.detail)) END
       FROM unnest(v_tids, p_terms, p_states, p_afters, p_attempts, p_codes, p_details, p_links) WITH ORDINALITY
            x (tid, term, state, after, attempt, code, detail, link, i)
      WHERE b.ctid = x.tid
