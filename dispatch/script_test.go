@@ -333,8 +333,8 @@ func TestClassifyIsTotal(t *testing.T) {
 	outcomes := []Outcome{Done, Accepted, Executed, InvalidMessage, Busy, NotFound, Uncertain, Misconfigured, "", "nonsense"}
 	for _, o := range outcomes {
 		for _, todo := range []Work{Send, Resolve, Poll} {
-			for bits := range 16 {
-				sem := Semantics{Resend: bits&1 != 0, HasStatus: bits&2 != 0, Forgets: bits&4 != 0, ComparesTerms: bits&8 != 0, StatusLimit: 1}
+			for bits := range 8 {
+				sem := Semantics{Resend: bits&1 != 0, HasStatus: bits&2 != 0, Forgets: bits&4 != 0, StatusLimit: 1}
 				for _, policy := range []OnFailure{OnFailureDefault, OnFailureBlock, OnFailureSkip, OnFailureRetry} {
 					r := Rule{Semantics: sem, OnFailure: policy, Retry: RetryPolicy{}.WithDefaults()}
 					got := r.Classify(Assignment{Work: todo, Attempt: 1}, Answer{Outcome: o}, 0.5)

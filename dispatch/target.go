@@ -18,9 +18,6 @@ type Semantics struct {
 	HasStatus bool
 	// StatusLimit is how many messages one status query may name, at least 1.
 	StatusLimit int
-	// ComparesTerms: it refuses requests under an older term than it has seen for the key, so that its order is exact. It
-	// says what to expect of the target: the dispatcher does the same either way.
-	ComparesTerms bool
 	// Decides is within what time it has decided nearly every message that it took. 0: an hour.
 	Decides time.Duration
 	// Forgets: "not found" proves nothing: it may have executed the message and

@@ -59,7 +59,7 @@ func NewQueueTarget(tb testing.TB, kind string, s dispatch.Semantics, seed uint6
 		}
 		handler = t.scabbard
 	default:
-		t.sink = &targettest.Sink{Recognises: s.Deduplicates, Compares: s.ComparesTerms, Fault: t.sinkFault, Check: t.arrives}
+		t.sink = &targettest.Sink{Recognises: s.Deduplicates, Fault: t.sinkFault, Check: t.arrives}
 		handler = http.HandlerFunc(t.serve)
 	}
 	over, end := context.WithCancel(context.Background())
@@ -76,6 +76,12 @@ func NewQueueTarget(tb testing.TB, kind string, s dispatch.Semantics, seed uint6
 	return t
 }
 
+// CompareTerms makes a webhook refuse requests under an older term than it has seen for their key.
+func (t *QueueTarget) CompareTerms() *QueueTarget {
+	t.sink.Compares = true
+	return t
+}
+
 // refusal tells why a ledger finds a batch invalid.
 func refusal(payloads [][]byte) string {
 	if len(payloads) > 0 && strings.HasSuffix(string(payloads[0]), "!") {
@@ -89,8 +95,7 @@ func (t *QueueTarget) options() []string {
 	if t.Kind != "webhook" {
 		return []string{"-target", t.Kind, "-url", t.url}
 	}
-	out := []string{"-url", t.url, fmt.Sprintf("-recognises=%t", t.Semantics.Deduplicates), fmt.Sprintf("-resend=%t", t.Semantics.Resend),
-		fmt.Sprintf("-compares=%t", t.Semantics.ComparesTerms)}
+	out := []string{"-url", t.url, fmt.Sprintf("-recognises=%t", t.Semantics.Deduplicates), fmt.Sprintf("-resend=%t", t.Semantics.Resend)}
 	if t.Semantics.HasStatus {
 		out = append(out, "-status", t.url+"/status?id={id}", fmt.Sprintf("-remembers=%t", !t.Semantics.Forgets))
 	}

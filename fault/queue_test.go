@@ -17,6 +17,9 @@ import (
 	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 )
 
+// comparing is the receiver that refuses older terms.
+const comparing = "recognises and compares"
+
 // receivers are the targets that queues are tried with. On each store, some are
 // tried in every run, and all under UNDERSTUDY_PROVE=1.
 var receivers = []struct {
@@ -24,7 +27,7 @@ var receivers = []struct {
 	semantics  dispatch.Semantics
 	always     string // the stores
 }{
-	{"recognises and compares", "webhook", dispatch.Semantics{Resend: true, Deduplicates: true, ComparesTerms: true, HasStatus: true, Forgets: true}, "postgres"},
+	{comparing, "webhook", dispatch.Semantics{Resend: true, Deduplicates: true, HasStatus: true, Forgets: true}, "postgres"},
 	{"forgets", "webhook", dispatch.Semantics{HasStatus: true, Forgets: true}, ""},
 	{"remembers", "webhook", dispatch.Semantics{HasStatus: true}, ""},
 	{"cannot be asked", "webhook", dispatch.Semantics{Forgets: true}, "sqlite"},
@@ -56,8 +59,11 @@ func TestFaultQueue(t *testing.T) {
 				if !r.semantics.Deduplicates && !r.semantics.Forgets {
 					slow = 300 * time.Millisecond // what it says it does not have it must not do after the deadline
 				}
-				disturb(t, fault.FleetConfig{Programs: programs, Database: database(t, store), Seed: seed,
-					Target: fault.NewQueueTarget(t, r.kind, r.semantics, seed, slow)}, length)
+				target := fault.NewQueueTarget(t, r.kind, r.semantics, seed, slow)
+				if r.name == comparing {
+					target.CompareTerms()
+				}
+				disturb(t, fault.FleetConfig{Programs: programs, Database: database(t, store), Seed: seed, Target: target}, length)
 			})
 		}
 	}

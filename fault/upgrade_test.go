@@ -81,7 +81,7 @@ func upgradeRole(t *testing.T, v versions, db fault.Database) {
 }
 
 func upgradeQueue(t *testing.T, v versions, db fault.Database) {
-	target := fault.NewQueueTarget(t, "webhook", dispatch.Semantics{Resend: true, Deduplicates: true, ComparesTerms: true, HasStatus: true, Forgets: true}, 1, 300*time.Millisecond)
+	target := fault.NewQueueTarget(t, "webhook", dispatch.Semantics{Resend: true, Deduplicates: true, HasStatus: true, Forgets: true}, 1, 300*time.Millisecond).CompareTerms()
 	fleet := fault.NewFleet(t, fault.FleetConfig{Programs: v.previous, Database: db, Seed: 1, Target: target})
 	names := []string{"w0", "w1", "w2"}
 	var workers [3]*fault.Worker

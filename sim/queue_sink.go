@@ -62,7 +62,7 @@ func (s *sink) arrives(n *queueNode, a dispatch.Assignment) (dispatch.Answer, er
 		return dispatch.Answer{}, fmt.Errorf("down: %w", lease.ErrUnavailable)
 	}
 	apart := s.world.judge.arrived(n, a)
-	if setup.Target.ComparesTerms && a.Term < s.newest[a.Key] {
+	if setup.Compares && a.Term < s.newest[a.Key] {
 		return dispatch.Answer{Outcome: dispatch.Busy, Code: 409, Detail: "an older term"}, nil
 	}
 	s.newest[a.Key] = max(s.newest[a.Key], a.Term)

@@ -28,6 +28,8 @@ type QueueSetup struct {
 	Dispatch dispatch.Config
 	// Target is what the target can do and declares.
 	Target dispatch.Semantics
+	// Compares: the target refuses requests under an older term than it has seen for the key.
+	Compares bool
 	// Decides later: the chance that a batch is only accepted at first.
 	Decides float64
 	// Invalid is the chance that the target refuses a batch for good.
@@ -52,9 +54,10 @@ func DrawQueue(seed uint64) QueueSetup {
 	submit := d.between(500*time.Millisecond, 4*time.Second)
 	s := QueueSetup{
 		Seed: seed, Nodes: 2 + d.n(4), Keys: 1 + d.n(8), Length: d.between(5*first, 10*first+5*time.Second),
-		Target:  dispatch.Semantics{Resend: d.hit(0.5), HasStatus: d.hit(0.6), StatusLimit: 1 + d.n(4), ComparesTerms: d.hit(0.3), Forgets: d.hit(0.3)},
-		Invalid: 0.05,
+		Target:   dispatch.Semantics{Resend: d.hit(0.5), HasStatus: d.hit(0.6), StatusLimit: 1 + d.n(4)},
+		Compares: d.hit(0.3), Invalid: 0.05,
 	}
+	s.Target.Forgets = d.hit(0.3)
 	s.Dispatch = dispatch.Config{
 		Name: queueName, SubmitTimeout: submit, StopGrace: d.upTo(submit),
 		Windows:     claim.Windows{First: first, Second: max(first, submit+2*time.Second+1) + d.upTo(first)},

@@ -77,6 +77,8 @@ func (f *cacheServeFlags) register(c *cobra.Command) {
 	strictyaml.Bind(fs, &f.Cache)
 	strictyaml.Bind(fs, &f.origin)
 	strictyaml.Bind(fs, &f.http, "token_file", "tls_cert", "tls_key", "behind_tls")
+	fs.Bool("join", false, "")
+	_ = fs.MarkDeprecated("join", "it has no effect: a new peer waits by itself until the others list it") // the flag is there: no error
 	strictyaml.More(fs, "source-header", "curve-peer", "token-file", "tls-cert", "tls-key", "behind-tls")
 }
 

@@ -58,7 +58,7 @@ printed with their lines. ` + documentForms,
 // readDocument reads a configuration, and warns of keys that have an old name.
 func (a *app) readDocument(c *cobra.Command, path, properties string) (settings.Document, error) {
 	doc, err := settings.ReadDocument(path, properties, c.InOrStdin())
-	for _, w := range doc.Renamed {
+	for _, w := range doc.Outdated {
 		fmt.Fprintf(a.stderr, "warning: %s: %s\n", termtext.Text(path), termtext.Text(w))
 	}
 	return doc, err

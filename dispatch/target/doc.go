@@ -1,11 +1,11 @@
 // Package target has the places where messages go. Each implements dispatch.Target
 // and declares what it can promise:
 //
-//	            Resend               Recognises   Asks  Forgets          Compares
-//	[Exec]      unless at most once  if declared  no    –                if declared
-//	[Webhook]   unless at most once  if declared  yes*  unless declared  if declared
-//	[Sawtooth]  yes                  yes          yes   yes              no
-//	[Scabbard]  no                   no           yes   yes              no
+//	            Resend               Deduplicates  HasStatus  Forgets
+//	[Exec]      unless at most once  if declared   no         –
+//	[Webhook]   unless at most once  if declared   yes*       unless declared
+//	[Sawtooth]  yes                  yes           yes        yes
+//	[Scabbard]  no                   no            yes        yes
 //
 // (*) unless every 2xx is declared to be final.
 //

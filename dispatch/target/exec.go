@@ -39,9 +39,6 @@ type ExecConfig struct {
 	// Recognises declares that the program recognises the id of a batch that it
 	// has done, however late it comes again.
 	Recognises bool
-	// Compares declares that the program refuses what comes under an older term
-	// than it has seen for the key.
-	Compares bool
 }
 
 // Validate returns an error that wraps [lease.ErrInvalid].
@@ -95,9 +92,7 @@ func (e *Exec) Name() string { return "exec " + filepath.Base(e.cfg.Argv[0]) }
 
 // Semantics implements [dispatch.Target].
 func (e *Exec) Semantics() dispatch.Semantics {
-	return dispatch.Semantics{
-		Resend: !e.cfg.AtMostOnce, Deduplicates: e.cfg.Recognises, ComparesTerms: e.cfg.Compares,
-	}
+	return dispatch.Semantics{Resend: !e.cfg.AtMostOnce, Deduplicates: e.cfg.Recognises}
 }
 
 // Status implements [dispatch.Target]; a program cannot be asked.

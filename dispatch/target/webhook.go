@@ -44,9 +44,6 @@ type WebhookConfig struct {
 	// Recognises declares that the receiver recognises the Idempotency-Key of what
 	// it has done, however late it comes again.
 	Recognises bool
-	// Compares declares that the receiver refuses what comes under an older term
-	// than it has seen for the key.
-	Compares bool
 	// Remembers declares that a 404 of the status URL proves that the batch did
 	// not arrive.
 	Remembers bool
@@ -140,7 +137,7 @@ func (w *Webhook) Name() string { return "webhook " + w.client.place() }
 func (w *Webhook) Semantics() dispatch.Semantics {
 	return dispatch.Semantics{
 		Resend: !w.cfg.AtMostOnce, Deduplicates: w.cfg.Recognises,
-		ComparesTerms: w.cfg.Compares, HasStatus: !w.cfg.Final, StatusLimit: 1, Forgets: !w.cfg.Remembers,
+		HasStatus: !w.cfg.Final, StatusLimit: 1, Forgets: !w.cfg.Remembers,
 	}
 }
 

@@ -491,9 +491,9 @@ func TestWebhookConfig(t *testing.T) {
 		t.Error(diff)
 	}
 	best := webhook(t, target.WebhookConfig{
-		HTTPConfig: target.HTTPConfig{URL: "http://h/"}, StatusURL: "http://h/{id}", Recognises: true, Compares: true, Remembers: true,
+		HTTPConfig: target.HTTPConfig{URL: "http://h/"}, StatusURL: "http://h/{id}", Recognises: true, Remembers: true,
 	})
-	want = dispatch.Semantics{Resend: true, Deduplicates: true, ComparesTerms: true, HasStatus: true, StatusLimit: 1}
+	want = dispatch.Semantics{Resend: true, Deduplicates: true, HasStatus: true, StatusLimit: 1}
 	if diff := cmp.Diff(want, best.Semantics()); diff != "" {
 		t.Error(diff)
 	}

@@ -50,7 +50,6 @@ func main() {
 	flag.StringVar(&s.webhook.StatusURL, "status", "", "webhook: `URL` with {id} that tells what became of a batch")
 	flag.BoolVar(&s.webhook.Recognises, "recognises", false, "webhook: it recognises ids")
 	resend := flag.Bool("resend", false, "webhook: what may have arrived is sent again")
-	flag.BoolVar(&s.webhook.Compares, "compares", false, "webhook: it compares terms")
 	flag.BoolVar(&s.webhook.Remembers, "remembers", false, "webhook: that it does not know a batch proves something")
 	flag.Parse()
 	s.webhook.AtMostOnce = !*resend && !s.webhook.Recognises

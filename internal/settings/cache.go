@@ -21,7 +21,7 @@ type Cache struct {
 	BindURL string      `yaml:"bind_url" more:"yes" help:"listen for peers on this 'ADDRESS' (default: url)"`
 	BindAPI string      `yaml:"bind_api" more:"yes" help:"listen for clients on this 'ADDRESS' (default: api)"`
 	Peers   []CachePeer `yaml:"peers" help:"members of the cluster; this peer may be among them"`
-	Join    bool        `yaml:"join" more:"yes" help:"no effect any more: a new peer waits by itself until the others list it"`
+	_       struct{}    `gone:"join"`
 	Origin  *Origin     `yaml:"origin" help:"fetch values from a URL"`
 	Exec    *CacheExec  `yaml:"exec" help:"or fetch values with a program"`
 	Data    string      `yaml:"data" help:"keep copies across restarts in this 'DIRECTORY' (default: in memory only)"`

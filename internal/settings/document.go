@@ -20,8 +20,8 @@ import (
 type Document struct {
 	monitor.Configuration
 	Form string
-	// Renamed has a warning for each key that has an old name.
-	Renamed []string
+	// Outdated has a warning for each key that has an old name, or no effect any more.
+	Outdated []string
 	// onap is what else stands in the JSON of ONAP's service; nil in other forms.
 	ONAP *onap.Config
 }
@@ -93,7 +93,7 @@ func parseDocument(text []byte) (Document, error) {
 	if err := c.check(); err != nil {
 		return Document{}, err
 	}
-	return Document{Configuration: c.Configuration(""), Form: "list of checks", Renamed: file.Renamed}, nil
+	return Document{Configuration: c.Configuration(""), Form: "list of checks", Outdated: file.Outdated}, nil
 }
 
 func parseONAP(text []byte) (Document, error) {
@@ -118,5 +118,5 @@ func parseServerFile(text []byte) (Document, error) {
 	if c.Monitor.Config != nil {
 		return Document{}, fmt.Errorf("its checks come from elsewhere (%s): name that", c.Monitor.Config)
 	}
-	return Document{Configuration: c.Monitor.Configuration(""), Form: "server's file", Renamed: c.renamed}, nil
+	return Document{Configuration: c.Monitor.Configuration(""), Form: "server's file", Outdated: c.outdated}, nil
 }

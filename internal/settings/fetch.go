@@ -67,7 +67,7 @@ func (c *Monitor) Fetcher(last string, log *slog.Logger) (func(context.Context) 
 			if err == nil && doc.ONAP != nil {
 				return c.fetched(*doc.ONAP, doc.Configuration), nil
 			}
-			return Fetched{Configuration: doc.Configuration, Poll: f.every(defaultPoll), Warnings: doc.Renamed}, err
+			return Fetched{Configuration: doc.Configuration, Poll: f.every(defaultPoll), Warnings: doc.Outdated}, err
 		}, nil
 	}
 	from, err := onap.NewFetcher(onap.FetcherConfig{Decode: yaml.Unmarshal, Last: last, Logger: log})

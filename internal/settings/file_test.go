@@ -250,6 +250,24 @@ func TestOldNames(t *testing.T) {
 	}
 }
 
+// A key that had an effect once is read past, with one warning, whatever its value.
+func TestGoneKeys(t *testing.T) {
+	c, err := Read(writeFile(t, "cache: {join: maybe, url: 'tcp://127.0.0.1:1', api: 'tcp://127.0.0.1:2'}\nqueues:\n- {queue: a, webhook: {url: 'http://x', compares_terms: true}}\n- {queue: b, webhook: {compares_terms: false, url: 'http://y'}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Cache.URL != "tcp://127.0.0.1:1" || c.Queues[0].Webhook.URL != "http://x" || c.Queues[1].Webhook.URL != "http://y" {
+		t.Errorf("%+v", c)
+	}
+	want := []string{
+		`line 1: "join" has no effect any more in cache; it is accepted for one more version`,
+		`line 3: "compares_terms" has no effect any more in webhook; it is accepted for one more version`,
+	}
+	if diff := cmp.Diff(want, c.Warnings()); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // The schema takes the example, and refuses what the check refuses.
 func TestSchema(t *testing.T) {
 	schema := plainSchema(t)

@@ -10,11 +10,11 @@ import (
 	"github.com/understudy-ha/understudy/internal/usererr"
 )
 
-// Warnings returns what does not keep a server from starting: keys that have an old name, programs that cannot be
+// Warnings returns what does not keep a server from starting: keys that have an old name or no effect, programs that cannot be
 // started on this host, and files of secrets that others may read. The file may be meant for another host, or the program
 // may come later.
 func (c *Server) Warnings() []string {
-	out := append(slices.Clone(c.renamed), c.missingPrograms()...)
+	out := append(slices.Clone(c.outdated), c.missingPrograms()...)
 	if w := ExposedWarning(ExposedFiles(c)); w != "" {
 		out = append(out, w)
 	}

@@ -45,9 +45,9 @@ type Server struct {
 	Hooks       []Hook        `yaml:"hooks" help:"programs to run on each change; they get UNDERSTUDY_EVENT_… variables, and JSON on standard input"`
 	Limits      Limits        `yaml:"limits" help:"HTTP rate limits for each caller (a token, or an address); per_second: -1 is no limit"`
 
-	file    string         // the file it was read from; "" for none
-	lines   map[string]int // the line of each key, by its path
-	renamed []string       // warnings about keys with an old name
+	file     string         // the file it was read from; "" for none
+	lines    map[string]int // the line of each key, by its path
+	outdated []string       // warnings about keys that have an old name or no effect
 }
 
 // TLSClient is a name in client certificates.
@@ -158,7 +158,7 @@ func Parse(text []byte, c *Server) error {
 	if err != nil {
 		return err
 	}
-	c.lines, c.renamed = read.Lines, read.Renamed
+	c.lines, c.outdated = read.Lines, read.Outdated
 	if c.Monitor != nil {
 		c.Monitor.locate(c.lines, "monitor.")
 	}

@@ -21,6 +21,8 @@ import (
 //	flag     the flag's name, when it is not the key with "-" for "_"; "-" for no flag
 //	more     "yes" for a flag that few people need: --help lists it under a heading of its own
 //	secret   how the value is hidden; see [Hiding]
+//
+// A blank field with a tag gone names a key that had an effect in the version before: it is read past, with a warning.
 type Key struct {
 	Name    string
 	Index   []int // of the field, through inlined structs
@@ -59,6 +61,16 @@ func Keys(t reflect.Type) []Key {
 		}
 	}
 	return out
+}
+
+// isGone reports that a struct had a key of this name, which has no effect any more.
+func isGone(t reflect.Type, name string) bool {
+	for i := range t.NumField() {
+		if t.Field(i).Tag.Get("gone") == name {
+			return true
+		}
+	}
+	return false
 }
 
 var placeholder = regexp.MustCompile(`'([A-Z][^' ]*)'`)

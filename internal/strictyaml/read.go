@@ -23,8 +23,8 @@ const MaxFound = 100
 type File struct {
 	// Lines has the line of each key, by its path, such as roles[0].command.
 	Lines map[string]int
-	// Renamed has one warning for each old key that was read under its new name.
-	Renamed []string
+	// Outdated has one warning for each key that was read under its old name, or that has no effect any more.
+	Outdated []string
 }
 
 // Read reads YAML into v. It refuses every unknown key, repeated key and value of the wrong kind, all of them at once,
@@ -159,7 +159,10 @@ func (w *walk) mapping(n *yaml.Node, t reflect.Type, at place) {
 	if t.Kind() == reflect.Struct {
 		known = KeysOf(t)
 	}
-	w.rename(n, t, at)
+	if t.Kind() == reflect.Struct {
+		w.rename(n, t, at)
+		w.dropGone(n, t, at)
+	}
 	first := map[string]int{}
 	for i := 0; i+1 < len(n.Content) && len(w.found) < MaxFound; i += 2 {
 		k, v := n.Content[i], n.Content[i+1]
@@ -190,9 +193,6 @@ func (w *walk) mapping(n *yaml.Node, t reflect.Type, at place) {
 
 // rename gives keys that have an old name their new one, with one warning for each name.
 func (w *walk) rename(n *yaml.Node, t reflect.Type, at place) {
-	if t.Kind() != reflect.Struct {
-		return
-	}
 	for _, key := range Keys(t) {
 		for i := 0; key.Was != "" && i+1 < len(n.Content); i += 2 {
 			k := n.Content[i]
@@ -206,10 +206,25 @@ func (w *walk) rename(n *yaml.Node, t reflect.Type, at place) {
 				said = fmt.Sprintf("%q is now called %q, which is its opposite, %s", was, key.Name, at.in())
 				v.Value = map[string]string{"true": "false", "false": "true"}[v.Value]
 			}
-			if !slices.ContainsFunc(w.Renamed, func(r string) bool { return strings.Contains(r, said) }) {
-				w.Renamed = append(w.Renamed, fmt.Sprintf("line %d: %s; the old name is read for one more version", k.Line, said))
-			}
+			w.warn(k, said, "the old name is read for one more version")
 		}
+	}
+}
+
+// dropGone takes out keys that have no effect any more, with one warning for each name.
+func (w *walk) dropGone(n *yaml.Node, t reflect.Type, at place) {
+	for i := len(n.Content) - 2; i >= 0; i -= 2 {
+		if k := n.Content[i]; isGone(t, k.Value) {
+			n.Content = slices.Delete(n.Content, i, i+2)
+			w.warn(k, fmt.Sprintf("%q has no effect any more %s", k.Value, at.in()), "it is accepted for one more version")
+		}
+	}
+}
+
+// warn notes what is outdated, once for all places that have it.
+func (w *walk) warn(n *yaml.Node, said, until string) {
+	if !slices.ContainsFunc(w.Outdated, func(before string) bool { return strings.Contains(before, said) }) {
+		w.Outdated = append(w.Outdated, fmt.Sprintf("line %d: %s; %s", n.Line, said, until))
 	}
 }
 
