@@ -27,10 +27,12 @@ type Config struct {
 	// SubmitTimeout is the deadline of one submission. Default 15 s. The second
 	// window must be longer.
 	SubmitTimeout time.Duration
-	// Concurrency is how many submissions may be in flight at once. Default 64,
-	// at most 1000.
+	// Concurrency is how many submissions of this instance may be in flight at once; what the target has and has not
+	// decided does not count. While the target answers quickly, as many more are started and wait for a sender, so that
+	// up to twice as many keys are in a step. Default 64, at most 1000.
 	Concurrency int
-	// Rate is how many submissions this instance may start per second. 0: no limit.
+	// Rate is how many submissions this instance may start per second. A key whose message turns out to be at the target
+	// already counts as one. 0: no limit.
 	Rate float64
 	// MaxKeys is how many keys this instance claims at once. Default 16 for each
 	// submission at once, and at least 1024.

@@ -10,15 +10,16 @@
 //
 //	scheduled   is in no key yet: it joins its key when it is due ([Message].NotBefore)
 //	queued      waits for its turn
-//	submitting  in flight: its key is in a step (see below)
+//	submitting  its key is in a step (see below): it is with a sender, or soon will be
 //	pending     the target has it and has not decided; it is polled
 //	valid       the target has executed it and not yet committed it
 //	delayed     the target could not take it; it is sent again after a back-off
 //	unknown     the target may have it; one that can be asked is, before it is sent again
 //	committed   done
 //	invalid     the target refused it for good
-//	failed      given up: the attempts ran out, or an operator skipped it
-//	cancelled   an operator removed it before it was sent
+//	failed      given up: the attempts ran out, it was too old, its address refused it
+//	            for five minutes, or an operator skipped it
+//	cancelled   an operator removed it, before it was sent or while it was stuck
 //
 // A dead-lettered message (invalid, failed or cancelled, and not blocking) no
 // longer holds its key up. A blocked key waits for an operator. A message that is pending or
@@ -80,8 +81,12 @@
 //   - a line of internal/settings/example.yaml, and docs/understudy.yaml, which is made of it:
 //     go test ./internal/settings -run TestReference -update. docs/dispatch.md has it by hand.
 //
+// [Config.Validate] refuses the same once more, for Go programs.
+//
 // If it needs a fact about the message that is not there yet, that is a field of
-// [Assignment], which each of the three stores fills and dispatchtest tests.
+// [Assignment], which each of the three stores fills and dispatchtest tests. A [Config]
+// holds for one instance, as Rate and Concurrency do, and no instance knows what the others
+// have in flight: what must hold for all of them together is decided in [Queue].Exchange, by each store.
 //
 // A new property of a target is a field of [Semantics]. A new outcome is a constant of
 // [Outcome] and a case of [Rule.Classify]; testdata/*.txt has the scripts that replay
@@ -113,6 +118,9 @@
 // cannot be asked.
 //
 // # How it fails
+//
+// Pauses and scheduled times are judged by the store's clock. SQLite keeps them on the
+// host's wall clock: set back by an hour, it makes them an hour longer.
 //
 // A store that cannot be reached is retried with a back-off of 20 ms to 2 s;
 // submissions in flight continue, no new ones start. An exchange without an answer is

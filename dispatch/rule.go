@@ -96,9 +96,12 @@ type Rule struct {
 // Classify returns what to record for an assignment after an answer: the message's
 // new state, and what its key does next. jitter is in [0, 1).
 func (r Rule) Classify(a Assignment, answer Answer, jitter float64) (out Result) {
-	if a.Work != Send && (answer.Outcome == Busy || answer.Outcome == Misconfigured) {
+	switch {
+	case a.Work != Send && (answer.Outcome == Busy || answer.Outcome == Misconfigured):
 		// The status query was refused, which says nothing about the message.
 		answer.Outcome = Uncertain
+	case a.Work == Send && answer.Outcome == NotFound:
+		answer.Outcome = Uncertain // that answers a status query alone
 	}
 	if !r.Semantics.HasStatus && (answer.Outcome == Accepted || answer.Outcome == Executed) {
 		// "Accepted" by a target that cannot be asked: nothing would ever settle it.
@@ -218,7 +221,7 @@ func (r Rule) classifyUncertain(a Assignment, out *Result, retryAfter time.Durat
 	}
 }
 
-// classifyNotFound: the target does not know the message.
+// classifyNotFound: the target was asked, and does not know the message.
 func (r Rule) classifyNotFound(a Assignment, out *Result, jitter float64) {
 	switch {
 	case a.Work == Poll && a.Lost > maxLost:
@@ -228,12 +231,7 @@ func (r Rule) classifyNotFound(a Assignment, out *Result, jitter float64) {
 		// It did know it: a restart, or another node answers. Query again as an
 		// unknown message, under a step, before anything is sent.
 		out.State, out.After, out.Wait = Unknown, RetryLater, r.Retry.Pause(max(1, a.Lost), jitter)
-	case r.CanResend(true):
-		// Not sent from here: the next assignment queries once more under its own step,
-		// so that a late first request cannot arrive between query and resend unseen.
-		out.State, out.After = Unknown, RetryLater
-		out.Wait = r.Retry.Initial
-	default:
+	default: // where it may be sent again, beforeSend has had it sent
 		r.blockUnresolved(out)
 	}
 }

@@ -39,6 +39,21 @@ func TestReasonIsTheCause(t *testing.T) {
 	}
 }
 
+// A target that answers a submission as only a status query is answered has said nothing of it: attempts are counted, and
+// the pauses grow.
+func TestNotFoundIsNoAnswerToASubmission(t *testing.T) {
+	for _, s := range []Semantics{{}, {Resend: true}, {HasStatus: true, StatusLimit: 1}, {HasStatus: true, StatusLimit: 1, Forgets: true}} {
+		r := Rule{Semantics: s, Retry: RetryPolicy{}.WithDefaults()}
+		for _, attempt := range []int{1, 7, 500} {
+			a := Assignment{Work: Send, Attempt: attempt}
+			want := r.Classify(a, Answer{Outcome: Uncertain, Detail: "what?"}, 0.5)
+			if got := r.Classify(a, Answer{Outcome: NotFound, Detail: "what?"}, 0.5); got != want {
+				t.Errorf("%+v, attempt %d: %+v, want %+v", s, attempt, got, want)
+			}
+		}
+	}
+}
+
 func TestBeforeSend(t *testing.T) {
 	poll, forgets, blind := Semantics{HasStatus: true}, Semantics{HasStatus: true, Forgets: true}, Semantics{Resend: true}
 	resolve, retried := Assignment{Work: Resolve, Attempt: 1}, Assignment{Work: Send, Attempt: 1, Retried: true}

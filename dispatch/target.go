@@ -33,7 +33,7 @@ func (s Semantics) NeedsSecondWindow() bool { return !s.Deduplicates || !s.HasSt
 // status query.
 type Outcome string
 
-// Outcomes. Two of them are final: Done and InvalidMessage. The stored value of some is another word.
+// Outcomes. Two of them are final: Done and InvalidMessage.
 const (
 	Done           Outcome = "committed" // for good
 	InvalidMessage Outcome = "invalid"   // final: the message is refused and never sent again
@@ -41,7 +41,7 @@ const (
 	Executed       Outcome = "valid"     // executed, not yet committed
 	Busy           Outcome = "busy"      // certainly not taken; send it later
 	Misconfigured  Outcome = "rejected"  // certainly not taken, and not until something is fixed (wrong address, no rights); sent again while attempts are left
-	NotFound       Outcome = "missing"   // the target does not know the message
+	NotFound       Outcome = "missing"   // the target does not know the message; of a status query alone
 	Uncertain      Outcome = "silent"    // it may have been taken
 )
 
