@@ -51,7 +51,8 @@ type Config struct {
 	// recently is forgotten first. A quarter of it, at least four of the largest values, bounds
 	// in addition what waits for clients and peers that do not read: the slowest are disconnected first.
 	MaxBytes int64
-	// MaxKey and MaxValue bound one key and one value; 1 KiB and 16 MiB.
+	// MaxKey and MaxValue bound one key and one value; 1 KiB and 16 MiB. They are the same on every peer: a larger message
+	// from another ends the connection.
 	MaxKey, MaxValue int
 	// MaxWaiting bounds the requests that wait for a value; 10,000.
 	MaxWaiting int

@@ -37,9 +37,9 @@
 //   - That a live peer is never taken for dead: anything that answers on its address with
 //     "connection refused" (a firewall that rejects instead of dropping, a proxy without a
 //     backend) makes the others fetch while it still fetches. Let peers reach each other directly.
-//   - Unique terms when a peer without its storage returns at once: it must be away for longer
-//     than the difference between the peers' clocks plus twice
-//     [protocol.Timings.AnnounceTimeout].
+//   - Unique terms when a peer without its storage returns at once, and no other peer remembers
+//     its life before (one that does makes it wait): it must be away for longer than the
+//     difference between the peers' clocks plus twice [protocol.Timings.AnnounceTimeout].
 //   - Secrecy or authenticity without [Curve]. [Config.Secret] authenticates peers alone.
 //
 // # States

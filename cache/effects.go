@@ -55,7 +55,8 @@ func (l *loop) updateHeldFetch(key string, term int64, until time.Duration) {
 
 // durable continues with what has waited for the disk. After a failure, and until it is fixed, removals go on, as others
 // still have copies; but nobody is told that this peer has stored one: other peers ask again, and the count of those that
-// have confirmed leaves it out.
+// have confirmed leaves it out. A list of members is in force, and answered so: a peer that starts with another list than
+// it has stored abstains first.
 func (l *loop) durable(ticket uint64, err error) {
 	l.notDurable = err != nil
 	if ticket < l.ticket || l.ticket == 0 {

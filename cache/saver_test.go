@@ -83,7 +83,7 @@ func (m *memory) SaveRemovals(ctx context.Context, all []protocol.Removal) error
 }
 
 func (m *memory) SaveMembers(ctx context.Context, s protocol.MembersState) error {
-	return m.call(ctx, fmt.Sprintf("members %d", s.Number), func() { m.state.Members = s })
+	return m.call(ctx, fmt.Sprintf("members %d", len(s.Members)), func() { m.state.Members = s })
 }
 
 func (m *memory) set(took time.Duration, fail string) {
@@ -198,7 +198,7 @@ func TestSaverFirstThingsFirst(t *testing.T) {
 		if ticket := b.saveRemovals(removals(1, 2)); ticket != 2 {
 			t.Errorf("ticket %d", ticket)
 		}
-		b.saveMembers(protocol.MembersState{Number: 3})
+		b.saveMembers(protocol.MembersState{Members: make(protocol.Members, 3)})
 		time.Sleep(4500 * time.Millisecond) // a, the ceiling, the members, the removals
 		b.raiseCeiling(20)
 		time.Sleep(time.Minute)
@@ -249,11 +249,11 @@ func TestSaverBrokenDisk(t *testing.T) {
 			t.Error("what could not be stored is forgotten")
 		}
 		b.memory.set(0, "members")
-		b.saveMembers(protocol.MembersState{Number: 5})
+		b.saveMembers(protocol.MembersState{Members: make(protocol.Members, 5)})
 		synctest.Wait()
 		b.memory.set(0, "")
 		time.Sleep(3 * time.Second)
-		if b.memory.stored().Members.Number != 5 {
+		if len(b.memory.stored().Members.Members) != 5 {
 			t.Error("a list that could not be stored is forgotten")
 		}
 		b.end()

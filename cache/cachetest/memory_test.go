@@ -191,7 +191,6 @@ func twins() map[string]twin {
 			s.Members.Members = s.Members.Members[:len(s.Members.Members)/2]
 			return r
 		}),
-		"the number forgotten":         onLoad(func(r []cache.Record, s *cache.State) []cache.Record { s.Members.Number = 0; return r }),
 		"unsettled":                    onLoad(func(r []cache.Record, s *cache.State) []cache.Record { s.Members.Settled = false; return r }),
 		"errors of each are swallowed": {careful: true},
 	}

@@ -76,7 +76,7 @@ func checkRemovalNames(b *bench) error {
 }
 
 func members(n int) protocol.MembersState {
-	s := protocol.MembersState{Number: protocol.MaxUint - int64(n), Settled: n%2 == 0}
+	s := protocol.MembersState{Settled: n%2 == 0}
 	for i := range n {
 		s.Members = append(s.Members, protocol.Member{URL: fmt.Sprintf("tcp://10.0.0.%d:6000", i), API: fmt.Sprintf("tcp://10.0.0.%d:6001", i)})
 	}

@@ -19,7 +19,7 @@ const page = 4096
 func used(t *testing.T, dir string) (path string, data []byte) {
 	t.Helper()
 	s := open(t, dir)
-	members := protocol.MembersState{Number: 1, Members: protocol.Members{{URL: "tcp://a:1", API: "tcp://a:2"}}, Settled: true}
+	members := protocol.MembersState{Members: protocol.Members{{URL: "tcp://a:1", API: "tcp://a:2"}}, Settled: true}
 	err := errors.Join(s.Raise(t.Context(), 7000), s.SaveMembers(t.Context(), members), s.SaveRemovals(t.Context(), []protocol.Removal{{Scope: protocol.OneKey, Name: "gone", Term: 5}}))
 	for i := range 200 {
 		err = errors.Join(err, s.Save(t.Context(), []cache.Record{record(fmt.Sprint(i), strings.Repeat("v", 1000))}))

@@ -86,7 +86,7 @@ func (s *Storage) loadPeer(ctx context.Context) (ceiling int64, state protocol.M
 		if err := json.Unmarshal([]byte(list.V), &m); err != nil {
 			return ceiling, state, fmt.Errorf("%w: loading the list of members from %s: %w; %s", ErrFile, s.path, err, repair)
 		}
-		state = protocol.MembersState{Number: m.Config.Number, Members: m.Config.Members, Settled: m.Settled}
+		state = protocol.MembersState{Members: m.Config.Members, Settled: m.Settled}
 	}
 	return ceiling, state, nil
 }
@@ -212,7 +212,7 @@ type storedMembers struct {
 // SaveMembers implements [cache.Storage].
 func (s *Storage) SaveMembers(ctx context.Context, state protocol.MembersState) error {
 	var m storedMembers
-	m.Config.Number, m.Config.Members, m.Settled = state.Number, state.Members, state.Settled
+	m.Config.Number, m.Config.Members, m.Settled = protocol.ListNumber, state.Members, state.Settled
 	text, err := json.Marshal(m)
 	if err != nil {
 		return fmt.Errorf("disk: saving the list of members: %w", err)

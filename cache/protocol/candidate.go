@@ -69,7 +69,7 @@ func (m *Machine) requestVotes(k *key) {
 }
 
 func (m *Machine) newQuestion(k *key) Question {
-	return Question{Key: k.name, Term: k.term, Config: m.listNumber, Since: k.minPeerExpire()}
+	return Question{Key: k.name, Term: k.term, Config: ListNumber, Since: k.minPeerExpire()}
 }
 
 // electionTimeout is how long an election may take: drawn at random, so that candidates that collided do not

@@ -11,7 +11,7 @@
 //
 //	idle       nothing continues; there may be a copy
 //	candidate  this peer asks all members for their votes, or         candidate.go
-//	           (not asked) waits for the ceiling of terms before it
+//	           (not votesRequested) waits for the ceiling of terms first
 //	follower   a bound voter: its vote is promised to a candidate     giveVote, vote.go
 //	           or (boundToFetch) it follows the peer that fetches     follow, fetch.go
 //	fetching   it has a majority's promises, and calls the origin     fetch.go
@@ -48,7 +48,8 @@
 // # Where to add an option
 //
 // A duration is a field of [Timings], with its default in WithDefaults and its bounds in
-// Validate; anything else is a field of [Setup]. The runner takes both from cache.Config, and internal/settings declares
+// Validate; anything else that the rules need is a field of [Setup]. The bounds of memory, of sizes and of calls at once are
+// the runner's alone. It takes all of them from cache.Config, and internal/settings declares
 // flag, YAML key and help in one place (and example.yaml, of which docs/understudy.yaml is made). What must be remembered of an
 // idle key is a field of [Entry]; what others must know of a candidate, of [Question] and cache/wire.
 //
@@ -72,7 +73,8 @@
 //	Tick            time has passed (Next)          whatever is due: repeat, announce, give up
 //
 // The runner (package cache) carries effects out in their order. What follows a
-// SaveRemovals or SaveMembers waits until that is durable; Raise is answered by Raised.
+// SaveRemovals or SaveMembers waits until that is durable, or has failed once: then it goes on, because others still have
+// copies and the list is in force, and the runner repeats what failed. Raise is answered by Raised.
 //
 // # Why two peers never fetch a key at once
 //

@@ -100,11 +100,11 @@ type Save struct {
 // [Raised]: it must be safe from a crash of the machine.
 type Raise struct{ To int64 }
 
-// SaveRemovals stores all removals that are known, before the effects that follow.
+// SaveRemovals stores all removals that are known. The effects that follow wait until it has been tried.
 type SaveRemovals struct{ All []Removal }
 
-// SaveMembers stores the list of members in force, before the effects that follow,
-// safe from a crash of the machine.
+// SaveMembers stores the list of members in force, safe from a crash of the machine. The effects that follow wait until it
+// has been tried: a peer that starts with a newer list than the stored one abstains, so that nothing rests on that.
 type SaveMembers struct{ State MembersState }
 
 // StateChanged tells of a change of a key's state, for logs and for people who watch. Without a key it concerns the whole

@@ -7,7 +7,8 @@ import (
 )
 
 // Entry is one peer's copy of a key's value, or, without a value, the highest term
-// it has seen of the key.
+// it has seen of the key. A term without a value counts as a removal: an older [Update] is answered with a [Remove].
+// With Used alone nothing is known of the key.
 type Entry struct {
 	Term   int64  // the term it was fetched in, or removed in
 	Expire int64  // Unix milliseconds until which it is fresh; 0: there is no value

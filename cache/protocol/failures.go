@@ -77,6 +77,7 @@ func (m *Machine) handleFailed(from string, f Failed) {
 	}
 	wait := min(time.Duration(min(f.Wait, longestWait.Milliseconds()))*time.Millisecond, longestWait)
 	k.failure = failure{term: f.Term, text: f.Text, count: f.Count, until: m.now.Boot + wait}
+	// Not endFollowing: that would answer a question or stand, and nobody may fetch before the back-off has passed.
 	m.setState(k, Idle, "", "failed at "+from+": "+f.Text)
 	k.pending = nil
 	m.refuseAll(k, OriginFailed, f.Text, wait)

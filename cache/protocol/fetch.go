@@ -59,7 +59,7 @@ func (m *Machine) announce(k *key, to string) {
 	if to == "" {
 		k.announcedAt, k.announceAt = m.now.Boot, m.now.Boot+m.Timings.Announce
 	}
-	m.send(to, Announce{Key: k.name, Term: k.term, Expire: m.Table.Get(k.name).Expire, Stamp: max(1, m.now.Boot.Milliseconds()), Config: m.listNumber})
+	m.send(to, Announce{Key: k.name, Term: k.term, Expire: m.Table.Get(k.name).Expire, Stamp: max(1, m.now.Boot.Milliseconds()), Config: ListNumber})
 }
 
 // handleAck extends the trust: the follower is bound from the announcement on.

@@ -168,7 +168,7 @@ func (z *fuzzed) message() Message {
 	case 11:
 		return Hello{uint64(z.next() % 3), uint64(z.next() % 3), int64(z.next()), pick(z, list.Digest(), 7), z.number(), z.next()%2 == 0, z.next()%2 == 0, z.next()%2 == 0, z.next()%2 == 0}
 	case 12:
-		return MembersList{n, list}
+		return MembersList{list}
 	case 13:
 		return pick[Message](z, Ping{}, Pong{}, EntryReq{key})
 	default:

@@ -16,7 +16,7 @@ func (m *Machine) sendHello(to string) {
 
 func (m *Machine) newHello() Hello {
 	return Hello{
-		Incarnation: m.Incarnation, Config: m.listNumber, Members: m.listDigest, Wall: m.now.Wall,
+		Incarnation: m.Incarnation, Config: ListNumber, Members: m.listDigest, Wall: m.now.Wall,
 		Busy: m.busy > 0 || !m.listSettled, HasStorage: m.HasStorage, Empty: m.isEmpty(),
 	}
 }

@@ -27,7 +27,7 @@ type peer struct {
 	incompatible bool
 	// lostStorage: its life before had storage, and this one found it empty.
 	lostStorage bool
-	// noPriorVotes: nothing that it does can rest on a vote that this peer gave before its restart.
+	// noPriorVotes: nothing that the other peer does can rest on a vote that this one (the machine's own) gave before its restart.
 	noPriorVotes bool
 }
 

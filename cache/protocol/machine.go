@@ -45,7 +45,6 @@ type Machine struct {
 
 	members     Members
 	listDigest  uint64        // of the list
-	listNumber  int64         // [MembersState.Number]
 	listAt      time.Duration // when the list was taken, or the peer started
 	listSettled bool          // nothing rests on an earlier list: see settleList
 

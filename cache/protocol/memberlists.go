@@ -9,9 +9,6 @@ import (
 
 // MembersState is what a peer stores of its list of members.
 type MembersState struct {
-	// Number is sent where older versions, which numbered their lists, expect it. It
-	// never changes; 0 counts as 1.
-	Number  int64
 	Members Members
 	// Settled is that no promise from under an earlier list can be left: see
 	// [Machine.settleList].
@@ -86,14 +83,14 @@ func (m *Machine) settleList() {
 
 func (m *Machine) saveMembers() {
 	if m.HasStorage {
-		m.emit(SaveMembers{MembersState{m.listNumber, m.members, m.listSettled}})
+		m.emit(SaveMembers{MembersState{m.members, m.listSettled}})
 	}
 }
 
 // restoreMembers compares the list that the peer is started with to the stored one. A
 // peer that starts with another list has taken it as by [ChangeMembers].
 func (m *Machine) restoreMembers(stored MembersState) {
-	m.listNumber, m.listSettled = max(1, stored.Number), true
+	m.listSettled = true
 	if len(stored.Members) == 0 {
 		m.saveMembers()
 		return
@@ -241,7 +238,7 @@ func (m *Machine) handleMembers(from string, l Members) {
 }
 
 // sendMembers sends this peer's list.
-func (m *Machine) sendMembers(to string) { m.send(to, MembersList{m.listNumber, m.members}) }
+func (m *Machine) sendMembers(to string) { m.send(to, MembersList{m.members}) }
 
 // isMember is false when those who are connected have lists without this peer: it waits
 // to be added, or was removed.

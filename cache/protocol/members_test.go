@@ -222,7 +222,7 @@ func TestListsSettle(t *testing.T) {
 	say := func(name, list string) {
 		step(Link{Peer: memberNamed(name).URL, State: Up})
 		step(Received{memberNamed(name).URL, Hello{Incarnation: 2, Echo: 1, Members: membersNamed(list).Digest(), Wall: now.Wall}})
-		step(Received{memberNamed(name).URL, MembersList{1, membersNamed(list)}})
+		step(Received{memberNamed(name).URL, MembersList{membersNamed(list)}})
 	}
 	say("B", "A,B,C")
 	say("C", "A,B,C")

@@ -9,11 +9,15 @@ type Message interface{ message() }
 // MaxUint is the largest number that the wire carries.
 const MaxUint = 1<<53 - 1
 
+// ListNumber stands where versions that numbered their lists of members had the number. What others send is compared to 0
+// alone: peers of the original, which have no list, send that.
+const ListNumber = 1
+
 // Question asks for a vote.
 type Question struct {
 	Key  string
 	Term int64
-	// Config is [MembersState.Number]; 0 from peers of the original.
+	// Config is [ListNumber]; 0 from peers of the original.
 	Config int64
 	// Since asks for a copy that expires later than this, in Unix milliseconds,
 	// even where one is fresh; 0: any fresh copy will do.
@@ -44,7 +48,7 @@ type Announce struct {
 	Expire int64 // of the copy that is being replaced
 	// Stamp is the sender's own clock in milliseconds, for the [Ack]; 0: it wants none.
 	Stamp int64
-	// Config is [MembersState.Number]; 0 from peers of the original.
+	// Config is [ListNumber]; 0 from peers of the original.
 	Config int64
 }
 
@@ -59,7 +63,7 @@ type Pong struct{}
 type Hello struct {
 	Incarnation uint64 // random at every start, never 0
 	Echo        uint64 // the receiver's incarnation as the sender knows it; 0: unknown
-	Config      int64  // [MembersState.Number]
+	Config      int64  // [ListNumber]
 	Members     uint64 // digest of its list of members
 	Wall        int64  // its wall clock, Unix milliseconds
 	// Busy is that it asks for votes or fetches, whatever the key, or that a fetch
@@ -126,7 +130,6 @@ type Removed struct{ Removal Removal }
 
 // MembersList says the sender's list of members, to a peer that has another one.
 type MembersList struct {
-	Number  int64 // [MembersState.Number]
 	Members Members
 }
 

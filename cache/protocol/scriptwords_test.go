@@ -67,7 +67,7 @@ func (s *scripted) message(from string, words []string) Message {
 	case "hello":
 		return s.readHello(options, words[1:])
 	case "members":
-		return MembersList{1, membersNamed(words[1])}
+		return MembersList{membersNamed(words[1])}
 	}
 	s.t.Fatalf("%s: no such message", s.where)
 	return nil

@@ -166,7 +166,7 @@ func (b *builder) extension(m protocol.Message) {
 	case protocol.Removed:
 		b.byte(typeRemoved).removal(m.Removal)
 	case protocol.MembersList:
-		b.byte(typeMembers).byte(membersInForce).mark(0).uint(0).uint(0).uint(m.Number).uint(0)
+		b.byte(typeMembers).byte(membersInForce).mark(0).uint(0).uint(0).uint(protocol.ListNumber).uint(0)
 		for _, member := range m.Members {
 			b.text(member.URL).text(member.API)
 		}

@@ -208,7 +208,7 @@ func (r *reader) members() protocol.MembersList {
 	r.mark("basis")
 	r.uint("ballot")
 	r.uint("accepted")
-	m.Number = r.uint("number")
+	r.uint("number")
 	r.uint("floor")
 	if r.err == nil && step != membersInForce {
 		r.err = fmt.Errorf("%w: step %q of an older version's agreement on members", ErrUnknown, step)
