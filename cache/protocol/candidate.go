@@ -11,7 +11,7 @@ func (m *Machine) startCandidacy(k *key) {
 		// The members do not count its questions: a client must ask one of them.
 		m.referAll(k, Refer{NotMember: true, Why: "not a member"})
 		return
-	case m.Passive:
+	case m.setup.Passive:
 		m.referAll(k, Refer{Why: "this peer does not fetch"})
 		return
 	case m.now.Boot < m.lostUntil:
@@ -24,7 +24,7 @@ func (m *Machine) startCandidacy(k *key) {
 	case m.partitioned || !m.hasQuorum():
 		// Without a majority the election could only time out: the client hears so at once.
 		if m.linkGraceUntil == 0 || m.partitioned {
-			m.refuseAll(k, Partitioned, whyPartitioned, m.Timings.Hello)
+			m.refuseAll(k, Partitioned, whyPartitioned, m.setup.Timings.Hello)
 		} else {
 			m.schedule(k) // the links may stand in a moment
 		}
@@ -37,7 +37,7 @@ func (m *Machine) startCandidacy(k *key) {
 	k.electionBegan = m.now.Boot
 	if m.isAbsurdTerm(k.term) {
 		// The other peers would ignore the question for the same reason.
-		m.refuseAll(k, Broken, "terms known here are more than a day ahead of this peer's clock: it is behind, or was ahead before; then empty this peer's data folder", m.Timings.FailMin)
+		m.refuseAll(k, Broken, "terms known here are more than a day ahead of this peer's clock: it is behind, or was ahead before; then empty this peer's data folder", m.setup.Timings.FailMin)
 		return
 	}
 	if !m.ensureCeiling(k.term) {
@@ -60,7 +60,7 @@ func (m *Machine) requestVotes(k *key) {
 	k.votesRequested, k.requestedAt = true, m.now.Boot
 	k.votes = make(map[string]bool, len(m.peers))
 	k.electionEnd = m.now.Boot + m.electionTimeout(k.round)
-	k.repeatAt = m.now.Boot + m.Timings.Repeat
+	k.repeatAt = m.now.Boot + m.setup.Timings.Repeat
 	if m.fetchIfWon(k) {
 		return
 	}
@@ -76,20 +76,20 @@ func (m *Machine) newQuestion(k *key) Question {
 // collide again, and up to four times as long after elections without a winner. At most half an announce
 // timeout, because the votes must outlive the election.
 func (m *Machine) electionTimeout(round int) time.Duration {
-	span := m.Timings.CandidateMax - m.Timings.CandidateMin
-	patience := m.Timings.CandidateMin + time.Duration(m.Rand()*float64(span))
-	return min(patience<<min(round, 2), m.Timings.AnnounceTimeout/2)
+	span := m.setup.Timings.CandidateMax - m.setup.Timings.CandidateMin
+	patience := m.setup.Timings.CandidateMin + time.Duration(m.setup.Rand()*float64(span))
+	return min(patience<<min(round, 2), m.setup.Timings.AnnounceTimeout/2)
 }
 
 // repeatQuestion asks those again who have not answered.
 func (m *Machine) repeatQuestion(k *key) {
-	k.repeatAt = m.now.Boot + m.Timings.Repeat
+	k.repeatAt = m.now.Boot + m.setup.Timings.Repeat
 	if len(k.votes) == 0 {
 		m.send("", m.newQuestion(k))
 		return
 	}
 	for _, member := range m.members {
-		if _, heard := k.votes[member.URL]; !heard && member.URL != m.Self {
+		if _, heard := k.votes[member.URL]; !heard && member.URL != m.setup.Self {
 			m.send(member.URL, m.newQuestion(k))
 		}
 	}
@@ -127,14 +127,14 @@ func (m *Machine) countVote(from string, a Answer) {
 	if a.Expire > max(m.now.Wall, k.minPeerExpire()) && m.isBelievable(a.Expire) {
 		if !k.awaitingCopy {
 			// Nothing is to be fetched: time for the copy to arrive, which may be large.
-			k.awaitingCopy, k.newestCopyAt, k.electionEnd, k.repeatAt = true, from, m.now.Boot+m.Timings.AnnounceTimeout, never
+			k.awaitingCopy, k.newestCopyAt, k.electionEnd, k.repeatAt = true, from, m.now.Boot+m.setup.Timings.AnnounceTimeout, never
 			m.send("", Release{k.name, k.term, false})
 			m.send(from, EntryReq{k.name})
 			m.schedule(k)
 		}
 		return
 	}
-	if a.Expire > max(m.Table.Get(k.name).Expire, k.newestExpire) && m.isBelievable(a.Expire) {
+	if a.Expire > max(m.setup.Table.Get(k.name).Expire, k.newestExpire) && m.isBelievable(a.Expire) {
 		k.newestCopyAt, k.newestExpire = from, a.Expire
 	}
 	if m.fetchIfWon(k) {
@@ -193,11 +193,11 @@ func (m *Machine) electionTimedOut(k *key) {
 	switch {
 	case k.round < maxRounds: // try again
 	case awaitingCopy:
-		m.refuseAll(k, Broken, "another peer has a copy, and it does not arrive here", m.Timings.FailMin)
+		m.refuseAll(k, Broken, "another peer has a copy, and it does not arrive here", m.setup.Timings.FailMin)
 		return
 	case heard+1 < m.members.Majority():
 		m.declarePartitioned()
-		m.refuseAll(k, Partitioned, whyPartitioned, m.Timings.Hello)
+		m.refuseAll(k, Partitioned, whyPartitioned, m.setup.Timings.Hello)
 		return
 	}
 	// Requests continue waiting until their deadline; a refresh without one gives up and leaves the stale copy.

@@ -3,17 +3,17 @@ package protocol
 // isBelievable is whether a copy may expire so late: a clock that is far ahead would
 // pin a value for ever.
 func (m *Machine) isBelievable(expire int64) bool {
-	return expire <= m.now.Wall+m.Timings.MaxTTL.Milliseconds()+m.Timings.Skew.Milliseconds()
+	return expire <= m.now.Wall+m.setup.Timings.MaxTTL.Milliseconds()+m.setup.Timings.Skew.Milliseconds()
 }
 
 func (m *Machine) put(name string, e Entry) {
-	m.Table.Put(name, e)
+	m.setup.Table.Put(name, e)
 	m.emit(Save{name, e})
 }
 
 // handleUpdate takes a copy that is newer than the one that is here.
 func (m *Machine) handleUpdate(from string, u Update) {
-	e, old := u.Entry, m.Table.Get(u.Key)
+	e, old := u.Entry, m.setup.Table.Get(u.Key)
 	if m.isAbsurdTerm(e.Term) || !m.isBelievable(e.Expire) || !e.Held() {
 		m.counters.Ignored++
 		return

@@ -11,7 +11,7 @@ type failure struct {
 }
 
 // forget is when failures are counted from one again.
-func (m *Machine) forget(f failure) time.Duration { return f.until + m.Timings.FailMax }
+func (m *Machine) forget(f failure) time.Duration { return f.until + m.setup.Timings.FailMax }
 
 // placeInFailures puts a key into the list of failures, or takes it out, after its state has changed.
 func (m *Machine) placeInFailures(k *key) {
@@ -37,11 +37,11 @@ func (m *Machine) dropFailures() {
 // recordFailure tells everyone that the fetch has failed, and when the next may start.
 func (m *Machine) recordFailure(k *key, in Fetched) {
 	count := k.failure.count + 1
-	wait := m.Timings.FailMax
+	wait := m.setup.Timings.FailMax
 	if doublings := count - 1; doublings < 30 {
-		wait = min(wait, m.Timings.FailMin<<doublings)
+		wait = min(wait, m.setup.Timings.FailMin<<doublings)
 	}
-	wait += time.Duration((m.Rand() - 0.5) * 0.2 * float64(wait))
+	wait += time.Duration((m.setup.Rand() - 0.5) * 0.2 * float64(wait))
 	if in.Wait > 0 {
 		wait = min(in.Wait, longestWait)
 	}
@@ -62,7 +62,7 @@ func (f failure) message(name string, now time.Duration) Failed {
 // handleFailed takes over another peer's back-off.
 func (m *Machine) handleFailed(from string, f Failed) {
 	// A failure that is older than the copy here says nothing about the origin now.
-	if m.isAbsurdTerm(f.Term) || f.Term < m.Table.Get(f.Key).Term || f.Count < 1 || f.Wait < 1 {
+	if m.isAbsurdTerm(f.Term) || f.Term < m.setup.Table.Get(f.Key).Term || f.Count < 1 || f.Wait < 1 {
 		m.counters.Ignored++
 		return
 	}

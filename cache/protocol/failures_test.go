@@ -83,7 +83,7 @@ func TestActiveKeysAreBounded(t *testing.T) {
 	if r := requestNth(m, now, 2); r == nil || r.Reason != Overloaded || len(m.keys) != maxActive {
 		t.Errorf("with %d keys: %+v", len(m.keys), r)
 	}
-	m.Table.Put("key-3", Entry{Term: 1, Expire: 1})
+	m.setup.Table.Put("key-3", Entry{Term: 1, Expire: 1})
 	if r := requestNth(m, now, 3); r != nil || m.keys["key-3"] != nil {
 		t.Errorf("a key of which there is an old copy: %+v", r)
 	}

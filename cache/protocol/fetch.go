@@ -13,17 +13,17 @@ func (m *Machine) startFetch(k *key) {
 	promised := make(map[string]time.Duration, len(m.peers))
 	for peer, yes := range k.votes {
 		if yes {
-			promised[peer] = k.requestedAt + m.Timings.AnnounceTimeout
+			promised[peer] = k.requestedAt + m.setup.Timings.AnnounceTimeout
 		}
 	}
 	best := k.newestCopyAt
 	m.setState(k, Fetching, "", "fetches")
 	k.promised, k.round, k.restartedOnce = promised, 0, false
 	k.fetchBegan = m.now.Wall // the value may be as old as the start of its fetch: it expires from then
-	k.fetchUntil = m.now.Boot + m.Timings.Fetch
+	k.fetchUntil = m.now.Boot + m.setup.Timings.Fetch
 	m.announce(k, "")
 	k.trustEnd = m.trustedUntil(k)
-	m.emit(Fetch{Key: k.name, Term: k.term, Stale: m.Table.Get(k.name), Until: min(k.trustEnd, k.fetchUntil), Deadline: k.fetchUntil})
+	m.emit(Fetch{Key: k.name, Term: k.term, Stale: m.setup.Table.Get(k.name), Until: min(k.trustEnd, k.fetchUntil), Deadline: k.fetchUntil})
 	if best != "" {
 		m.send(best, EntryReq{k.name}) // something to serve meanwhile
 	}
@@ -35,12 +35,12 @@ func (m *Machine) trustedUntil(k *key) time.Duration {
 	ends := make([]time.Duration, 0, MaxMembers)
 	for _, member := range m.members {
 		switch {
-		case member.URL == m.Self: // it knows itself when its promise ends
+		case member.URL == m.setup.Self: // it knows itself when its promise ends
 			ends = append(ends, never)
 		case m.isOriginal(member.URL) && m.peers[member.URL].link == Up:
 			// It sends no Ack (see Setup.Mixed), and follows this long after an announcement. A peer that was paused for
 			// longer finds its trust at an end: the originals may have elected another meanwhile.
-			ends = append(ends, k.announcedAt+m.Timings.AnnounceTimeout)
+			ends = append(ends, k.announcedAt+m.setup.Timings.AnnounceTimeout)
 		default:
 			ends = append(ends, k.promised[member.URL])
 		}
@@ -51,15 +51,15 @@ func (m *Machine) trustedUntil(k *key) time.Duration {
 	if end == never {
 		return never
 	}
-	return end - m.Timings.margin()
+	return end - m.setup.Timings.margin()
 }
 
 // announce tells everyone, or the one who asked, that this peer fetches.
 func (m *Machine) announce(k *key, to string) {
 	if to == "" {
-		k.announcedAt, k.announceAt = m.now.Boot, m.now.Boot+m.Timings.Announce
+		k.announcedAt, k.announceAt = m.now.Boot, m.now.Boot+m.setup.Timings.Announce
 	}
-	m.send(to, Announce{Key: k.name, Term: k.term, Expire: m.Table.Get(k.name).Expire, Stamp: max(1, m.now.Boot.Milliseconds()), Config: ListNumber})
+	m.send(to, Announce{Key: k.name, Term: k.term, Expire: m.setup.Table.Get(k.name).Expire, Stamp: max(1, m.now.Boot.Milliseconds()), Config: ListNumber})
 }
 
 // handleAck extends the trust: the follower is bound from the announcement on.
@@ -71,7 +71,7 @@ func (m *Machine) handleAck(from string, a Ack) {
 	}
 	// The stamp is this peer's own clock, from the announcement. One from the future would stretch the trust.
 	stamp := time.Duration(min(a.Stamp, m.now.Boot.Milliseconds())) * time.Millisecond
-	k.promised[from] = max(k.promised[from], stamp+m.Timings.AnnounceTimeout)
+	k.promised[from] = max(k.promised[from], stamp+m.setup.Timings.AnnounceTimeout)
 	m.updateTrust(k)
 	m.schedule(k)
 }
@@ -96,7 +96,7 @@ func (m *Machine) handleAnnounce(from string, a Announce) {
 		m.counters.Ignored++
 		return
 	}
-	e := m.Table.Get(a.Key)
+	e := m.setup.Table.Get(a.Key)
 	switch {
 	case m.removals.floor(a.Key) > a.Term:
 		m.send(from, Remove{m.removals.covering(a.Key)}) // its fetch began before a removal
@@ -115,7 +115,7 @@ func (m *Machine) handleAnnounce(from string, a Announce) {
 	switch k.state {
 	case Fetching:
 		// Two peers fetch, which one of the conditions in the package's documentation rules out: the lower one gives up.
-		if !outranks(k.name, a.Term, from, k.term, m.Self) {
+		if !outranks(k.name, a.Term, from, k.term, m.setup.Self) {
 			m.announce(k, from)
 			return
 		}
@@ -144,7 +144,7 @@ func (m *Machine) follow(k *key, fetcher string, a Announce) {
 	}
 	k.term, k.reusableTerm = a.Term, 0
 	m.setState(k, Follower, fetcher, why)
-	k.boundToFetch, k.votedAt, k.boundUntil = true, m.now.Boot, m.now.Boot+m.Timings.AnnounceTimeout
+	k.boundToFetch, k.votedAt, k.boundUntil = true, m.now.Boot, m.now.Boot+m.setup.Timings.AnnounceTimeout
 	m.markUsed(k.name, a.Term)
 	switch {
 	// An Ack is a promise. Peers of the original want none, and while it abstains this peer may give none.
@@ -170,14 +170,14 @@ func (m *Machine) handleFetched(in Fetched) {
 		m.serveUncached(k, in)
 		return
 	}
-	ttl := m.Timings.TTL
+	ttl := m.setup.Timings.TTL
 	if in.TTL > 0 {
-		ttl = min(max(in.TTL, time.Second), m.Timings.MaxTTL)
+		ttl = min(max(in.TTL, time.Second), m.setup.Timings.MaxTTL)
 	}
-	ttl -= time.Duration(m.Jitter * m.Rand() * float64(ttl))
+	ttl -= time.Duration(m.setup.Jitter * m.setup.Rand() * float64(ttl))
 	e := Entry{
 		Term: k.term, Expire: k.fetchBegan + max(1, ttl.Milliseconds()), Made: k.fetchBegan,
-		Digest: Digest(in.Value), Value: in.Value, Used: m.Table.Get(k.name).Used,
+		Digest: Digest(in.Value), Value: in.Value, Used: m.setup.Table.Get(k.name).Used,
 	}
 	m.put(k.name, e)
 	m.send("", Update{k.name, e})
@@ -188,7 +188,7 @@ func (m *Machine) handleFetched(in Fetched) {
 		if w.minTerm >= e.Term {
 			return false // it asked for a fetch that starts later
 		}
-		m.emit(Refuse{w.token, OriginFailed, "the origin takes longer than its value lives", m.Timings.FailMin})
+		m.emit(Refuse{w.token, OriginFailed, "the origin takes longer than its value lives", m.setup.Timings.FailMin})
 		return true
 	})
 	m.startCandidacyIfWanted(k)
@@ -203,7 +203,7 @@ func (m *Machine) serveUncached(k *key, in Fetched) {
 	k.wanted, k.failure = false, failure{}
 	m.setState(k, Idle, "", "fetched, not kept")
 	m.serve(k, e)
-	if m.Table.Get(k.name).Held() { // a copy from before would be served in its place, here or elsewhere
+	if m.setup.Table.Get(k.name).Held() { // a copy from before would be served in its place, here or elsewhere
 		m.startRemoval(RemoveKeys{Scope: OneKey, Name: k.name, Until: m.now.Boot})
 	}
 	m.startCandidacyIfWanted(k)

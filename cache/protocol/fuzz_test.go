@@ -288,7 +288,7 @@ func (z *fuzzed) step(in Input) {
 		case Raise:
 			z.raise = e.To
 		case Send:
-			if e.To == z.m.Self {
+			if e.To == z.m.setup.Self {
 				z.fail("sends to itself")
 			}
 		}

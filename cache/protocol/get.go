@@ -56,13 +56,13 @@ func (k *key) minTerm() (term int64) {
 // handleGet answers from what is here, or waits; in both cases it sees to a fetch where
 // the copy is not fresh.
 func (m *Machine) handleGet(in Get) {
-	e := m.Table.Get(in.Key)
+	e := m.setup.Table.Get(in.Key)
 	if !m.hasRoom(in.Key) {
 		if e.Held() && e.Expire > min(in.After, m.now.Wall) && !in.Refresh {
 			m.emit(Reply{in.Token, e}) // a later request sees to a fetch
 			return
 		}
-		m.emit(Refuse{in.Token, Overloaded, "too many keys are fetched or waited for at this peer", m.Timings.KeepAlive})
+		m.emit(Refuse{in.Token, Overloaded, "too many keys are fetched or waited for at this peer", m.setup.Timings.KeepAlive})
 		return
 	}
 	k := m.key(in.Key)
@@ -81,12 +81,12 @@ func (m *Machine) handleGet(in Get) {
 		}
 		return
 	}
-	if len(m.waiters) >= m.MaxWaiting {
-		m.emit(Refuse{in.Token, Overloaded, "too many requests wait at this peer", m.Timings.KeepAlive})
+	if len(m.waiters) >= m.setup.MaxWaiting {
+		m.emit(Refuse{in.Token, Overloaded, "too many requests wait at this peer", m.setup.Timings.KeepAlive})
 		return
 	}
 	if len(k.waiters) == 0 {
-		k.keepAliveAt = m.now.Boot + m.Timings.KeepAlive
+		k.keepAliveAt = m.now.Boot + m.setup.Timings.KeepAlive
 	}
 	k.keepAliveAt = min(k.keepAliveAt, in.Until)
 	k.waiters = append(k.waiters, w)
@@ -115,7 +115,7 @@ func (m *Machine) handleCancel(token Token) {
 
 // checkWaiters keeps waiters alive and ends waits whose time has passed.
 func (m *Machine) checkWaiters(k *key) {
-	k.keepAliveAt = m.now.Boot + m.Timings.KeepAlive
+	k.keepAliveAt = m.now.Boot + m.setup.Timings.KeepAlive
 	m.answerSome(k, func(w *waiter) bool {
 		if w.until <= m.now.Boot {
 			m.emit(Refuse{w.token, TimedOut, "no value came in time", 0})

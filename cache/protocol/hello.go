@@ -16,13 +16,15 @@ func (m *Machine) sendHello(to string) {
 
 func (m *Machine) newHello() Hello {
 	return Hello{
-		Incarnation: m.Incarnation, Config: ListNumber, Members: m.listDigest, Wall: m.now.Wall,
-		Busy: m.busy > 0 || !m.listSettled, HasStorage: m.HasStorage, Empty: m.isEmpty(),
+		Incarnation: m.setup.Incarnation, Config: ListNumber, Members: m.listDigest, Wall: m.now.Wall,
+		Busy: m.busy > 0 || !m.listSettled, HasStorage: m.setup.HasStorage, Empty: m.isEmpty(),
 	}
 }
 
 // isEmpty reports whether this peer has storage and found nothing in it at its start.
-func (m *Machine) isEmpty() bool { return m.HasStorage && m.Ceiling == 0 && len(m.Stored.Members) == 0 }
+func (m *Machine) isEmpty() bool {
+	return m.setup.HasStorage && m.setup.Ceiling == 0 && len(m.setup.Stored.Members) == 0
+}
 
 // handleLost notes that another peer remembers a life of this one that had storage. What that life promised and used is
 // forgotten here: this peer waits until nothing can rest on it.
@@ -31,7 +33,7 @@ func (m *Machine) handleLost(from string) {
 		return
 	}
 	m.lostKnownBy = from
-	m.lostUntil = m.now.Boot + m.Timings.lossWait()
+	m.lostUntil = m.now.Boot + m.setup.Timings.lossWait()
 	m.abstain = max(m.abstain, m.lostUntil)
 	// What it began before it knew. Votes that are under way have no effect, and who waits here is told.
 	for _, k := range m.sortedKeys(func(k *key) bool { return k.state == Candidate || k.state == Fetching }) {
@@ -68,13 +70,13 @@ func (m *Machine) handleHello(from string, p *peer, h Hello) {
 		p.noPriorVotes = false
 		m.forgetDead(from, p.linkSince) // a connection is one process: what it said on this one counts
 	}
-	if h.Echo != m.Incarnation || news || reply {
+	if h.Echo != m.setup.Incarnation || news || reply {
 		m.sendHello(from)
 	}
-	if h.Echo == m.Incarnation && h.Lost {
+	if h.Echo == m.setup.Incarnation && h.Lost {
 		m.handleLost(from)
 	}
-	if h.Echo == m.Incarnation && !h.Busy {
+	if h.Echo == m.setup.Incarnation && !h.Busy {
 		p.noPriorVotes = true
 		m.endAbstentionEarly()
 	}
@@ -102,7 +104,7 @@ func (m *Machine) endAbstentionEarly() {
 // have no list to compare: they count only where Mixed allows them.
 func (m *Machine) knowsList(url string, number int64) bool {
 	if number == 0 {
-		return m.Mixed
+		return m.setup.Mixed
 	}
 	p := m.peers[url]
 	return p != nil && p.listDigest != 0

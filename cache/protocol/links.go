@@ -35,7 +35,7 @@ type peer struct {
 func (m *Machine) handleLink(in Link) {
 	p := m.peers[in.Peer]
 	if p == nil {
-		if in.State == Up && in.Peer != m.Self { // it has this peer in its list, and is not in this one's
+		if in.State == Up && in.Peer != m.setup.Self { // it has this peer in its list, and is not in this one's
 			m.sendMembers(in.Peer)
 		}
 		return
@@ -64,7 +64,7 @@ func (m *Machine) handleLink(in Link) {
 // isOriginal reports whether a peer counts as a peer of the original.
 func (m *Machine) isOriginal(url string) bool {
 	p := m.peers[url]
-	return m.Mixed && p != nil && p.hello.Incarnation == 0
+	return m.setup.Mixed && p != nil && p.hello.Incarnation == 0
 }
 
 // linksChanged does what follows when a majority is connected, or no longer is.
@@ -75,7 +75,7 @@ func (m *Machine) linksChanged() {
 		m.emit(StateChanged{Why: whyPartitioned})
 	}
 	m.noLinkMajority = without
-	if m.Mixed { // peers of the original's count as long as they are connected
+	if m.setup.Mixed { // peers of the original's count as long as they are connected
 		for _, k := range m.sortedKeys(func(k *key) bool { return k.state == Fetching }) {
 			m.updateTrust(k)
 			m.schedule(k)
@@ -120,7 +120,7 @@ func (m *Machine) connected() int {
 
 // hasVote reports whether a peer's votes count: it has greeted, or the cluster is mixed. A peer of the original never
 // greets, and its vote binds it to nothing that a fetch of this peer could rely on.
-func (m *Machine) hasVote(p *peer) bool { return m.Mixed || p != nil && p.hello.Incarnation != 0 }
+func (m *Machine) hasVote(p *peer) bool { return m.setup.Mixed || p != nil && p.hello.Incarnation != 0 }
 
 func (m *Machine) hasQuorum() bool { return m.connected() >= m.members.Majority() }
 
@@ -135,7 +135,7 @@ func (m *Machine) declarePartitioned() {
 }
 
 func (m *Machine) ping() {
-	m.pingAt = m.now.Boot + m.Timings.Ping
+	m.pingAt = m.now.Boot + m.setup.Timings.Ping
 	clear(m.pongs)
 	m.send("", Ping{})
 }

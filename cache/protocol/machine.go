@@ -41,7 +41,7 @@ type Setup struct {
 
 // Machine is one peer's side of the protocol. It is not safe for concurrent use.
 type Machine struct {
-	Setup
+	setup Setup // of the start; what has changed since, such as the members and the ceiling, is below
 
 	members     Members
 	listDigest  uint64        // of the list
@@ -86,7 +86,7 @@ type Machine struct {
 // New is a machine at its start: the first Step may come at any time.
 func New(now Now, s Setup) *Machine {
 	m := &Machine{
-		Setup:          s,
+		setup:          s,
 		now:            now,
 		keys:           map[string]*key{},
 		waiters:        map[Token]*waiter{},
@@ -176,7 +176,7 @@ func (m *Machine) runDue() {
 		m.runKeyTimer(m.timers[0])
 	}
 	if m.helloAt <= m.now.Boot {
-		m.helloAt = m.now.Boot + m.Timings.Hello
+		m.helloAt = m.now.Boot + m.setup.Timings.Hello
 		if m.ceilingFailure != "" {
 			m.ensureCeiling(m.now.Wall) // a peer that is not ready gets no requests that would try
 		}
@@ -235,7 +235,7 @@ func (m *Machine) handleMessage(in Received) {
 	case Update:
 		m.handleUpdate(in.From, msg)
 	case EntryReq:
-		if e := m.Table.Get(msg.Key); e.Held() {
+		if e := m.setup.Table.Get(msg.Key); e.Held() {
 			m.send(in.From, Update{msg.Key, e})
 		}
 	case Remove:

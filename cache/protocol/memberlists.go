@@ -32,8 +32,8 @@ func (m *Machine) refuseMembers(next Members) string {
 	}
 	change := m.members.Difference(next)
 	switch {
-	case !next.Has(m.Self):
-		return fmt.Sprintf("cache: the new list does not have %s itself: stop a peer that is removed", m.Self)
+	case !next.Has(m.setup.Self):
+		return fmt.Sprintf("cache: the new list does not have %s itself: stop a peer that is removed", m.setup.Self)
 	case len(change) == 0:
 		return "" // at most addresses of clients have changed
 	case len(change) > 1:
@@ -57,7 +57,9 @@ func (m *Machine) refuseMembers(next Members) string {
 // settleTime is how long every member must have had the same list before nothing can
 // rest on an earlier one: as long as a promise, and as long as a peer may take to say
 // that its list has changed.
-func (m *Machine) settleTime() time.Duration { return m.Timings.AnnounceTimeout + m.Timings.Hello }
+func (m *Machine) settleTime() time.Duration {
+	return m.setup.Timings.AnnounceTimeout + m.setup.Timings.Hello
+}
 
 // settleList notes when no promise from under an earlier list can be left: all members
 // have said this list, and the last of them said it settleTime ago.
@@ -82,7 +84,7 @@ func (m *Machine) settleList() {
 }
 
 func (m *Machine) saveMembers() {
-	if m.HasStorage {
+	if m.setup.HasStorage {
 		m.emit(SaveMembers{MembersState{m.members, m.listSettled}})
 	}
 }
@@ -99,7 +101,7 @@ func (m *Machine) restoreMembers(stored MembersState) {
 	m.listSettled = stored.Settled && len(change) == 0
 	if !m.listSettled {
 		// Also the only member that is left may have promised its vote to one who left.
-		m.abstain = m.now.Boot + m.Timings.AnnounceTimeout
+		m.abstain = m.now.Boot + m.setup.Timings.AnnounceTimeout
 	}
 	if len(change) > 0 {
 		m.floor = max(m.floor, m.termsBefore())
@@ -115,7 +117,7 @@ func (m *Machine) restoreMembers(stored MembersState) {
 // majority of the list before the last one need not share a peer with a majority of
 // the present list, so nobody here need have seen its last term.
 func (m *Machine) termsBefore() int64 {
-	return m.now.Wall + (m.Timings.Reach() - m.Timings.Skew).Milliseconds()
+	return m.now.Wall + (m.setup.Timings.Reach() - m.setup.Timings.Skew).Milliseconds()
 }
 
 // owe remembers that new members must drop what they have: it may have been removed
@@ -123,7 +125,7 @@ func (m *Machine) termsBefore() int64 {
 func (m *Machine) owe(old Members) {
 	for url := range m.peers {
 		if !old.Has(url) {
-			m.removals.owed[url] = m.now.Wall + m.Timings.Reach().Milliseconds()
+			m.removals.owed[url] = m.now.Wall + m.setup.Timings.Reach().Milliseconds()
 		}
 	}
 	for url := range m.removals.owed {
@@ -145,13 +147,13 @@ func (m *Machine) adopt(next Members) {
 	m.partitioned = false
 	var gone []string
 	for _, member := range old {
-		if member.URL != m.Self && !next.Has(member.URL) {
+		if member.URL != m.setup.Self && !next.Has(member.URL) {
 			delete(m.peers, member.URL)
 			gone = append(gone, member.URL)
 		}
 	}
 	for _, member := range next {
-		if member.URL != m.Self && m.peers[member.URL] == nil {
+		if member.URL != m.setup.Self && m.peers[member.URL] == nil {
 			m.peers[member.URL] = &peer{linkSince: m.now.Boot}
 		}
 	}
@@ -200,7 +202,7 @@ func (m *Machine) compareList(p *peer) {
 	case p.list == nil:
 		p.incompatible = true
 	default:
-		p.incompatible = !p.list.Has(m.Self) || !p.list.WorksWith(m.members)
+		p.incompatible = !p.list.Has(m.setup.Self) || !p.list.WorksWith(m.members)
 	}
 }
 
@@ -246,7 +248,7 @@ func (m *Machine) isMember() bool {
 	leftOut := false
 	for _, p := range m.peers {
 		if p.link == Up && p.listDigest != 0 {
-			if p.list == nil || p.list.Has(m.Self) {
+			if p.list == nil || p.list.Has(m.setup.Self) {
 				return true
 			}
 			leftOut = true

@@ -195,7 +195,7 @@ func TestStartAlone(t *testing.T) {
 		if m.Step(Now{Wall: epoch}, Tick{}); m.isAbstaining() != abstains {
 			t.Errorf("stored %q: it abstains: %v, want %v", stored, m.isAbstaining(), abstains)
 		}
-		if m.Step(Now{Boot: m.Timings.AnnounceTimeout, Wall: epoch}, Tick{}); m.isAbstaining() {
+		if m.Step(Now{Boot: m.setup.Timings.AnnounceTimeout, Wall: epoch}, Tick{}); m.isAbstaining() {
 			t.Errorf("stored %q: it still abstains after the announce timeout", stored)
 		}
 	}

@@ -138,7 +138,7 @@ func (r *removals) next() time.Duration {
 func (m *Machine) startRemoval(in RemoveKeys) {
 	// It reaches a little into the future, so that a fetch that began before is of a
 	// lower term.
-	r := Removal{in.Scope, in.Name, max(m.now.Wall+m.Timings.Reach().Milliseconds(), m.usedTerm(in.Name)+1)}
+	r := Removal{in.Scope, in.Name, max(m.now.Wall+m.setup.Timings.Reach().Milliseconds(), m.usedTerm(in.Name)+1)}
 	covers := r.covers
 	for _, k := range m.keys {
 		if covers(k.name) {
@@ -146,7 +146,7 @@ func (m *Machine) startRemoval(in RemoveKeys) {
 		}
 	}
 	if in.Scope == PrefixKey {
-		m.Table.Match(in.Name, func(name string, e Entry) bool {
+		m.setup.Table.Match(in.Name, func(name string, e Entry) bool {
 			r.Term = max(r.Term, e.Term+1, e.Used+1)
 			return true
 		})
@@ -184,7 +184,7 @@ func (m *Machine) applyRemoval(r Removal) {
 		return // it is known already, or a newer one covers it
 	}
 	if len(m.removals.known) == 1 {
-		m.removals.checkAt = m.now.Boot + m.Timings.Hello
+		m.removals.checkAt = m.now.Boot + m.setup.Timings.Hello
 	}
 	m.forgetRemovals()
 	// Stored before the copies are dropped: after a crash in between, New drops them again.
@@ -214,15 +214,15 @@ func (m *Machine) dropCopies(r Removal) {
 		case e.Held():
 			m.put(name, mark)
 		case mark.Used > 0:
-			m.Table.Put(name, mark)
+			m.setup.Table.Put(name, mark)
 		}
 		return true
 	}
 	switch r.Scope {
 	case OneKey:
-		gone(r.Name, m.Table.Get(r.Name))
+		gone(r.Name, m.setup.Table.Get(r.Name))
 	case PrefixKey, Everything:
-		m.Table.Match(r.Name, gone)
+		m.setup.Table.Match(r.Name, gone)
 	}
 }
 
@@ -262,7 +262,7 @@ func (m *Machine) recountRemovals() {
 	}
 	m.endRequests()
 	if len(m.removals.known)+len(m.removals.owed) > 0 {
-		m.removals.checkAt = min(m.removals.checkAt, m.now.Boot+m.Timings.Hello)
+		m.removals.checkAt = min(m.removals.checkAt, m.now.Boot+m.setup.Timings.Hello)
 		m.emit(SaveRemovals{m.removals.all()})
 	}
 }
@@ -276,7 +276,7 @@ func (m *Machine) recount(s *confirmations) {
 			return
 		}
 	}
-	s.forgetAt = m.now.Boot + forgetAfterTimeouts*m.Timings.AnnounceTimeout
+	s.forgetAt = m.now.Boot + forgetAfterTimeouts*m.setup.Timings.AnnounceTimeout
 }
 
 // forgetAfterTimeouts is for how many announce timeouts an older copy may still arrive, after
@@ -289,7 +289,7 @@ func (m *Machine) spreadRemovals() {
 	if len(m.removals.known)+len(m.removals.owed) == 0 || m.removals.checkAt > m.now.Boot {
 		return
 	}
-	m.removals.checkAt = m.now.Boot + m.Timings.Hello
+	m.removals.checkAt = m.now.Boot + m.setup.Timings.Hello
 	for _, member := range m.members {
 		p := m.peers[member.URL]
 		if p == nil || p.link != Up || m.isOriginal(member.URL) {

@@ -252,7 +252,7 @@ func (s *scripted) time(words []string) {
 	case "look":
 		s.print(showLook(s.m.KeyStatus(words[1]), s.since))
 	case "copy":
-		s.print(showEntry(s.m.Table.Get(words[1])))
+		s.print(showEntry(s.m.setup.Table.Get(words[1])))
 	case "status":
 		s.print(fmt.Sprintf("%+v", s.m.Status()))
 	case "counters":

@@ -142,14 +142,14 @@ func (m *Machine) troubleWith(p PeerStatus) string {
 	switch {
 	case p.Why != "":
 		return fmt.Sprintf("nothing that %s sends can be used: %s", p.URL, p.Why)
-	case p.State == Up && slices.Contains(p.Difference, "-"+m.Self):
+	case p.State == Up && slices.Contains(p.Difference, "-"+m.setup.Self):
 		return fmt.Sprintf("the list of members of %s does not have this peer: add it there and reload, or stop this peer if it was removed", p.URL)
-	case p.State == Up && p.Hello.Incarnation == 0 && !m.Mixed && m.now.Boot-p.Since > 3*m.Timings.Hello:
+	case p.State == Up && p.Hello.Incarnation == 0 && !m.setup.Mixed && m.now.Boot-p.Since > 3*m.setup.Timings.Hello:
 		return fmt.Sprintf("%s is connected and sends no Hello: see its log; only if it is a peer of the original system, run all others with --mixed", p.URL)
 	case p.Incompatible:
 		return fmt.Sprintf("%s has another list of members than this peer (%s): change the list one member at a time, and reload every peer before the next change", p.URL, strings.Join(p.Difference, ", "))
-	case p.Skew.Abs() > m.Timings.Skew && p.Hello.Incarnation != 0:
-		return fmt.Sprintf("the clock of %s is more than %v off this peer's: values live shorter or longer there", p.URL, m.Timings.Skew)
+	case p.Skew.Abs() > m.setup.Timings.Skew && p.Hello.Incarnation != 0:
+		return fmt.Sprintf("the clock of %s is more than %v off this peer's: values live shorter or longer there", p.URL, m.setup.Timings.Skew)
 	}
 	return ""
 }
@@ -157,5 +157,5 @@ func (m *Machine) troubleWith(p PeerStatus) string {
 // lostStorage says what an empty storage means that was not.
 func (m *Machine) lostStorage() string {
 	return fmt.Sprintf("the data of this peer is gone: %s remembers that it had some. If a volume is not mounted, stop this peer and mount it; "+
-		"else wait: it neither fetches nor votes for %v, until nothing can rest on what it has forgotten", m.lostKnownBy, m.Timings.lossWait())
+		"else wait: it neither fetches nor votes for %v, until nothing can rest on what it has forgotten", m.lostKnownBy, m.setup.Timings.lossWait())
 }

@@ -17,7 +17,7 @@ func (m *Machine) isAbsurdTerm(term int64) bool { return term < 0 || term > m.no
 // 1,004,000 is stored ahead, as the ceiling would be reached within the 2000. Term 1,050,000, which is ahead of the clock,
 // is not: 1,050,100 is stored first.
 func (m *Machine) ensureCeiling(need int64) bool {
-	lead := m.Timings.AnnounceTimeout.Milliseconds()
+	lead := m.setup.Timings.AnnounceTimeout.Milliseconds()
 	if soon := max(need+fewTerms/2, min(need, m.now.Wall)+lead); m.raising == 0 && soon > m.ceiling {
 		m.raising = max(need+fewTerms, m.now.Wall+2*lead)
 		m.emit(Raise{m.raising})
@@ -38,7 +38,7 @@ func (m *Machine) handleRaised(in Raised) {
 		for _, k := range candidacies {
 			if k.state == Candidate && !k.votesRequested {
 				m.setState(k, Idle, "", "terms cannot be stored")
-				m.refuseAll(k, Broken, "this peer cannot store what it must not forget: "+in.Err, m.Timings.FailMin)
+				m.refuseAll(k, Broken, "this peer cannot store what it must not forget: "+in.Err, m.setup.Timings.FailMin)
 				m.schedule(k)
 			}
 		}
@@ -65,17 +65,17 @@ func (m *Machine) handleRaised(in Raised) {
 
 // usedTerm is the highest term in which this peer may have voted, stood or followed.
 func (m *Machine) usedTerm(name string) int64 {
-	e := m.Table.Get(name)
-	return max(e.Used, e.Term, m.floor, m.Table.Forgot(), m.removals.floor(name))
+	e := m.setup.Table.Get(name)
+	return max(e.Used, e.Term, m.floor, m.setup.Table.Forgot(), m.removals.floor(name))
 }
 
 // markUsed remembers that a term was used here. Term 0, in which candidates of the
 // original begin, uses up 1 as well: 0 means unset.
 func (m *Machine) markUsed(name string, term int64) {
 	term = max(term, 1)
-	e := m.Table.Get(name)
+	e := m.setup.Table.Get(name)
 	if e.Used < term {
 		e.Used = term
-		m.Table.Put(name, e)
+		m.setup.Table.Put(name, e)
 	}
 }

@@ -11,7 +11,7 @@ func (m *Machine) handleQuestion(from string, q Question) {
 		m.counters.Ignored++
 		return
 	}
-	e := m.Table.Get(q.Key)
+	e := m.setup.Table.Get(q.Key)
 	// The candidate's majority may be of a list that shares no peer with this one's majorities.
 	if !m.knowsList(from, q.Config) {
 		m.refuseVote(from, q, e)
@@ -59,7 +59,7 @@ func (m *Machine) decideVote(k *key, from string, q Question, e Entry) {
 		// to whom it cannot vote for, in a term that other, forgotten keys have used up: it would stand again at once, in a
 		// higher term, the other likewise, and both without a pause.
 		own := k.votesRequested && k.term == q.Term
-		if k.votesRequested && !outranks(k.name, q.Term, from, k.term, m.Self) || !own && !votable {
+		if k.votesRequested && !outranks(k.name, q.Term, from, k.term, m.setup.Self) || !own && !votable {
 			m.refuseVote(from, q, e)
 			return
 		}
@@ -107,9 +107,9 @@ func (m *Machine) giveVote(k *key, from string, q Question, e Entry) {
 // its voters, but it needs no longer than this.
 func (m *Machine) voteDuration(who string) time.Duration {
 	if m.isOriginal(who) {
-		return m.Timings.OriginalVote
+		return m.setup.Timings.OriginalVote
 	}
-	return m.Timings.AnnounceTimeout
+	return m.setup.Timings.AnnounceTimeout
 }
 
 func (m *Machine) refuseVote(from string, q Question, e Entry) {
@@ -142,7 +142,7 @@ func (m *Machine) endFollowing(k *key, why string) {
 	m.setState(k, Idle, "", why)
 	p := k.pending
 	k.pending = nil
-	if p != nil && m.now.Boot-p.at < m.Timings.CandidateMax && m.peers[p.from] != nil {
+	if p != nil && m.now.Boot-p.at < m.setup.Timings.CandidateMax && m.peers[p.from] != nil {
 		m.handleQuestion(p.from, p.q)
 	}
 	m.startCandidacyIfWanted(k)
