@@ -519,6 +519,11 @@ func TestSlowLooks(t *testing.T) {
 		if got := look(); got.Queues.Error == "" || got.Queues.Total != 1 {
 			t.Errorf("after a look without an answer the state has %+v", got.Queues)
 		}
+		desk.takes.Store(0) // the store answers again
+		time.Sleep(maxFailedRest)
+		if got := look(); got.Queues.Error != "" || desk.asked.Load() != 3 {
+			t.Errorf("%v after a read that failed: %d reads, %q", maxFailedRest, desk.asked.Load(), got.Queues.Error)
+		}
 		s.stop() // ends a look that is under way
 	})
 }

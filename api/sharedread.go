@@ -12,13 +12,16 @@ const (
 	// tenth of the store's time.
 	maxReadTime = 15 * time.Second
 	restFactor  = 10
+	// maxFailedRest bounds the rest after a read that failed. It took as long as the store hung, which says nothing of how
+	// long the next one takes: ten times that would refuse sessions for minutes after the store answers again.
+	maxFailedRest = time.Second
 	// maxLatestWait is how long the page's state waits for a read: half of its interval.
 	maxLatestWait = 500 * time.Millisecond
 )
 
 // sharedRead reads one thing from the store for all requests that want it at the same time. A slow store is read less often:
-// after a read it rests ten times as long as the read took. A failure counts as long as a value, so that a store that is
-// down does not get a read from every request.
+// after a read it rests ten times as long as the read took. A failure counts, too, so that a store that is down does not get
+// a read from every request, but for no longer than maxFailedRest.
 type sharedRead[T any] struct {
 	subject string          // of the read, for errors
 	running context.Context // no read outlives it
@@ -79,7 +82,11 @@ func (l *sharedRead[T]) startIfDue(age time.Duration) <-chan struct{} {
 	if l.inFlight != nil {
 		return l.inFlight
 	}
-	if time.Since(l.endedAt) < max(age, restFactor*l.took) {
+	rest := restFactor * l.took
+	if l.failure != nil {
+		rest = min(rest, maxFailedRest)
+	}
+	if time.Since(l.endedAt) < max(age, rest) {
 		return nil
 	}
 	l.inFlight = make(chan struct{})
