@@ -198,6 +198,7 @@ func (o *origin) fetch(ctx context.Context, f cache.Fetch) (cache.Value, error) 
 	if err != nil {
 		return cache.Value{}, o.failed(ctx, err)
 	}
+	untrusted.CloseUnaskedUpgrade(resp)
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusNonAuthoritativeInfo {
 		return o.value(ctx, resp)

@@ -208,6 +208,30 @@ func TestURLStopped(t *testing.T) {
 	}
 }
 
+// TestURLUpgrade: an unasked "101 Switching Protocols", after which nothing comes, ends a fetch.
+func TestURLUpgrade(t *testing.T) {
+	s := serve(t, "/{key}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Connection", "Upgrade")
+		w.Header().Set("Upgrade", "x")
+		w.WriteHeader(http.StatusSwitchingProtocols)
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	result := make(chan error, 1)
+	go func() {
+		_, err := s(ctx, cache.Fetch{Key: "k"})
+		result <- err
+	}()
+	select {
+	case err := <-result:
+		if err == nil || !strings.Contains(err.Error(), "101") {
+			t.Errorf("got %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the fetch does not end with its deadline")
+	}
+}
+
 func TestURLRedirects(t *testing.T) {
 	secret := func(c *URLConfig) { c.Header = http.Header{"X-Secret": {"s"}} }
 	heard := func(w http.ResponseWriter, r *http.Request) {

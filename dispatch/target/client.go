@@ -231,6 +231,7 @@ func (c *client) once(ctx context.Context, method string, to *url.URL, header ht
 		unsent := !got || conn != nil && ctx.Err() == nil && conn.written.Load() == before
 		return reply{err: err, unsent: unsent}, reused
 	}
+	untrusted.CloseUnaskedUpgrade(resp)
 	r = reply{status: resp.StatusCode, header: resp.Header}
 	r.body, r.err = read(resp.Body, most)
 	return r, reused

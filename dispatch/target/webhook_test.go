@@ -239,6 +239,25 @@ func TestWebhookNever(t *testing.T) {
 	}
 }
 
+// TestWebhookUpgrade: an unasked "101 Switching Protocols", after which nothing comes, ends a submission.
+func TestWebhookUpgrade(t *testing.T) {
+	hook := webhook(t, target.WebhookConfig{HTTPConfig: target.HTTPConfig{URL: serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Connection", "Upgrade")
+		w.Header().Set("Upgrade", "x")
+		w.WriteHeader(http.StatusSwitchingProtocols)
+	})}})
+	result := make(chan dispatch.Answer, 1)
+	go func() { result <- hook.Submit(deadline(t, 10*time.Second), assignment("k", "i", "p")) }()
+	select {
+	case got := <-result:
+		if got.Outcome != dispatch.Uncertain || got.Code != http.StatusSwitchingProtocols {
+			t.Errorf("got %+v", got)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the submission does not end with its deadline")
+	}
+}
+
 // TestWebhookClosing: a connection that the receiver closes while a request is on
 // it tells nothing about the request, so that it must not be sent again unasked.
 func TestWebhookClosing(t *testing.T) {

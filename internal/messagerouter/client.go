@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/internal/secret"
+	"github.com/understudy-ha/understudy/internal/untrusted"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -211,6 +212,7 @@ func (c *Client) do(ctx context.Context, method string, to *url.URL, line []byte
 	if err != nil {
 		return nil, failure(ctx, err, connected)
 	}
+	untrusted.CloseUnaskedUpgrade(resp)
 	defer resp.Body.Close()
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		said, _ := io.ReadAll(io.LimitReader(resp.Body, maxError))

@@ -177,6 +177,27 @@ func TestD06HangingRouter(t *testing.T) {
 	}
 }
 
+// TestUpgrade: an unasked "101 Switching Protocols", after which nothing comes, ends a request.
+func TestUpgrade(t *testing.T) {
+	router := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Connection", "Upgrade")
+		w.Header().Set("Upgrade", "x")
+		w.WriteHeader(http.StatusSwitchingProtocols)
+	}))
+	defer router.Close()
+	cl := client(t, messagerouter.Config{Topic: router.URL + "/events/t"})
+	result := make(chan error, 1)
+	go func() { result <- cl.Publish(t.Context(), []byte("x")) }()
+	select {
+	case err := <-result:
+		if answered, ok := errors.AsType[*messagerouter.Error](err); !ok || answered.Status != http.StatusSwitchingProtocols {
+			t.Errorf("got %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the request does not end with its time-out")
+	}
+}
+
 func TestDown(t *testing.T) {
 	router := fakerouter.New(t)
 	cl := client(t, messagerouter.Config{Topic: router.URL("t")})
