@@ -375,8 +375,38 @@ func TestStoreFails(t *testing.T) {
 	}
 }
 
-func TestManyBatches(t *testing.T) {
+// TestRefusedListIsNotStored: a batch of the list is in the queue, for another service.
+func TestRefusedListIsNotStored(t *testing.T) {
 	d := newAdmin()
+	h := newFront(t, d, front.Sawtooth, 0)
+	known, b := signer().Batch("1", "a")
+	_, other := signer().Batch("2", "b")
+	if got := call(h, "POST", "/batches?service_id=s2", octets, targettest.List(b)); got.Status != 202 {
+		t.Fatalf("got %+v", got)
+	}
+	if got := call(h, "POST", "/batches?service_id=s1", octets, targettest.List(other, b)); got.Status != 400 || !strings.Contains(got.Body, "for s2") {
+		t.Errorf("got %+v", got)
+	}
+	if diff := cmp.Diff([]string{known}, d.stored()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// lostAdmin loses its store once, at the second call of Add.
+type lostAdmin struct {
+	*fakeAdmin
+	adds int
+}
+
+func (d *lostAdmin) Add(ctx context.Context, m []dispatch.Message) ([]bool, error) {
+	if d.adds++; d.adds == 2 {
+		return nil, lease.ErrUnavailable
+	}
+	return d.fakeAdmin.Add(ctx, m)
+}
+
+func TestManyBatches(t *testing.T) {
+	d := &lostAdmin{fakeAdmin: newAdmin()}
 	h := newFront(t, d, front.Sawtooth, 0)
 	var ids []string
 	var batches [][]byte
@@ -384,7 +414,12 @@ func TestManyBatches(t *testing.T) {
 		id, b := signer().Batch(fmt.Sprint(i), "a")
 		ids, batches = append(ids, id), append(batches, b)
 	}
-	if got := call(h, "POST", "/batches", octets, targettest.List(batches...)); got.Status != 202 {
+	list := targettest.List(batches...)
+	got := call(h, "POST", "/batches", octets, list)
+	if expectFault(t, got, 17); got.Status != 503 || strings.Contains(got.Body, "nothing was done") || len(d.stored()) == 0 {
+		t.Errorf("%d batches were stored when the store was lost: %s", len(d.stored()), got.Body)
+	}
+	if got := call(h, "POST", "/batches", octets, list); got.Status != 202 {
 		t.Fatalf("got %.200s", got.Body)
 	}
 	if diff := cmp.Diff(ids, d.stored()); diff != "" {

@@ -31,10 +31,7 @@ func (f *front) submit(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	ids := make([]string, len(list))
-	for i, b := range list {
-		ids[i] = b.ID
-	}
+	ids := idsOf(list)
 	if err := f.store(r.Context(), key, list); err != nil {
 		return err
 	}
@@ -67,6 +64,14 @@ func parse(body []byte) ([]sawtooth.Batch, error) {
 	return list, nil
 }
 
+func idsOf(list []sawtooth.Batch) []string {
+	ids := make([]string, len(list))
+	for i, b := range list {
+		ids[i] = b.ID
+	}
+	return ids
+}
+
 // store puts the batches into the queue, those that are not there.
 func (f *front) store(ctx context.Context, key string, list []sawtooth.Batch) error {
 	seen := make(map[string]bool, len(list))
@@ -75,7 +80,14 @@ func (f *front) store(ctx context.Context, key string, list []sawtooth.Batch) er
 		seen[b.ID] = true
 		return twice
 	})
+	// First: a list that is refused for one batch must leave none in the queue. One batch alone is not stored if it is known.
+	if len(list) > 1 {
+		if err := f.sameKey(ctx, key, idsOf(list)); err != nil {
+			return err
+		}
+	}
 	var known []string
+	stored := false
 	for part := range slices.Chunk(list, addMany) {
 		messages := make([]dispatch.Message, len(part))
 		for i, b := range part {
@@ -83,15 +95,25 @@ func (f *front) store(ctx context.Context, key string, list []sawtooth.Batch) er
 		}
 		added, err := f.add(ctx, messages)
 		if err != nil {
-			return err
+			return partly(stored, err)
 		}
+		stored = stored || slices.Contains(added, true)
 		for i, b := range part {
 			if !added[i] {
 				known = append(known, b.ID)
 			}
 		}
 	}
-	return f.sameKey(ctx, key, known)
+	// Again: another client may have submitted one for another service meanwhile.
+	return partly(stored, f.sameKey(ctx, key, known))
+}
+
+// partly is the error of a list of which something was stored, perhaps all.
+func partly(stored bool, err error) error {
+	if !stored || err == nil || faultOf(err).kind != faultStore {
+		return err
+	}
+	return faultf(faultUnknown, "the store cannot be reached any more; your batches were stored, or some of them, and repeating the request is safe")
 }
 
 func (f *front) add(ctx context.Context, messages []dispatch.Message) ([]bool, error) {
