@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -72,6 +73,9 @@ func (h *Hooks) run(ctx context.Context, when string, call shard.HookCall) error
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	// The death signal comes when the thread that started the program ends.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	var out tail
 	cmd := exec.CommandContext(ctx, h.Argv[0], h.Argv[1:]...)
 	cmd.Stdout, cmd.Stderr = &out, &out
