@@ -2,10 +2,12 @@ package zmtp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/understudy-ha/understudy/internal/backoff"
@@ -107,11 +109,40 @@ func pause(cfg *Config, lasted time.Duration, failures int) (time.Duration, int)
 	return backoff.Pause(failures+1, cfg.ReconnectMin, cfg.ReconnectMax), failures + 1
 }
 
+// connect dials an address. Its error is ECONNREFUSED, which readers take for the death of a process, only if every address
+// of the name refused: net.Dialer gives the error of the first one, while another, where the process listens, may be cut off.
+func connect(ctx context.Context, at string, lookup func(ctx context.Context, host string) ([]string, error),
+	dial func(ctx context.Context, network, at string) (net.Conn, error),
+) (net.Conn, error) {
+	nc, err := dial(ctx, "tcp", at)
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return nc, err
+	}
+	host, port, split := net.SplitHostPort(at)
+	if split != nil {
+		return nil, split
+	}
+	all, unknown := lookup(ctx, host)
+	if unknown != nil {
+		return nil, unknown
+	}
+	if len(all) < 2 {
+		return nil, err
+	}
+	for _, one := range all {
+		nc, err = dial(ctx, "tcp", net.JoinHostPort(one, port))
+		if !errors.Is(err, syscall.ECONNREFUSED) {
+			return nc, err
+		}
+	}
+	return nil, err
+}
+
 // connectOnce connects, and returns when the connection has ended and how long it lasted, or why
 // there was none.
 func (d *Dialer) connectOnce() (lasted time.Duration, err error) {
 	dialer := net.Dialer{Timeout: d.cfg.HandshakeTimeout}
-	nc, err := dialer.DialContext(d.ctx, "tcp", d.at)
+	nc, err := connect(d.ctx, d.at, net.DefaultResolver.LookupHost, dialer.DialContext)
 	if err != nil {
 		return 0, fmt.Errorf("zmtp: connect to %s: %w", d.addr, err)
 	}
