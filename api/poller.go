@@ -44,7 +44,8 @@ type poller struct {
 	mu       sync.Mutex
 	answered time.Time // when the store last did
 	latency  time.Duration
-	failure  error // of the last poll
+	failure  error     // of the last poll
+	warned   time.Time // when the log last said so
 }
 
 func newPoller(s *Server) *poller {
@@ -115,7 +116,8 @@ func (b *poller) newEvents(ctx context.Context) ([]history.Event, error) {
 	return nil, nil
 }
 
-// recordResult keeps whether the store answered. It logs only a change, not every poll of an outage.
+// recordResult keeps whether the store answered. It logs a change, and once a minute that the outage goes on: package outagelog
+// takes one of which it hears nothing for one that has ended.
 func (b *poller) recordResult(err error, took time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -124,7 +126,8 @@ func (b *poller) recordResult(err error, took time.Duration) {
 		return
 	}
 	switch {
-	case err != nil && b.failure == nil:
+	case err != nil && (b.failure == nil || time.Since(b.warned) >= time.Minute):
+		b.warned = time.Now()
 		b.s.log.Warn("store does not answer", "err", err)
 	case err == nil && b.failure != nil:
 		b.s.log.Info(lease.StoreAnswers)

@@ -179,6 +179,22 @@ func TestReadyNeedsTheWritesOfEachPart(t *testing.T) {
 	})
 }
 
+// TestOutageIsLoggedEveryMinute: package outagelog takes an outage that nobody mentions any more for one that has ended.
+func TestOutageIsLoggedEveryMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text strings.Builder
+		b := newPoller(&Server{log: slog.New(slog.NewTextHandler(&text, nil))})
+		for range 150 {
+			b.recordResult(lease.ErrUnavailable, 0)
+			time.Sleep(time.Second)
+		}
+		b.recordResult(nil, 0)
+		if lines := text.String(); strings.Count(lines, "store does not answer") != 3 || strings.Count(lines, lease.StoreAnswers) != 1 {
+			t.Errorf("got %s", lines)
+		}
+	})
+}
+
 // acceptsAll is a target.
 type acceptsAll struct{}
 

@@ -3,7 +3,8 @@
 //
 // Each part of a process notices an outage by itself, every interval. A record at WARN or above counts as a part of it when one of
 // its attributes is an error that wraps lease.ErrUnavailable or lease.ErrUnknown. A record whose message is [lease.StoreAnswers] ends
-// it, and is dropped where there is none. Every other record passes unchanged.
+// it, and is dropped where there is none. Not every part that fails logs that message: an outage of which nobody has said anything
+// for two minutes has ended, too, and the next failure is the first of another one. Every other record passes unchanged.
 package outagelog
 
 import (
@@ -19,6 +20,9 @@ import (
 
 const (
 	reportEvery = time.Minute
+	// quiet is after how long without a failure the next one is of another outage: while one goes on, the renewals of a session
+	// and the reads of a server fail, and say so every minute at least.
+	quiet = 2 * reportEvery
 	// maxReason bounds the text of an error: drivers list every address that they tried.
 	maxReason = 200
 )
@@ -38,7 +42,8 @@ type outage struct {
 	mu       sync.Mutex
 	since    time.Time // zero: there is none
 	reported time.Time
-	failures int // since the last line
+	failed   time.Time // the last failure
+	failures int       // since the last line
 }
 
 func (h handler) Enabled(ctx context.Context, level slog.Level) bool {
@@ -83,12 +88,13 @@ func (h handler) failed(ctx context.Context, r slog.Record, err error) error {
 	line := slog.NewRecord(r.Time, slog.LevelWarn, "the store does not answer", r.PC)
 	h.outage.mu.Lock()
 	switch o := h.outage; {
-	case o.since.IsZero():
-		o.since, o.reported, o.failures = r.Time, r.Time, 0
+	case o.since.IsZero(), r.Time.Sub(o.failed) >= quiet:
+		o.since, o.reported, o.failed, o.failures = r.Time, r.Time, r.Time, 0
 	case r.Time.Sub(o.reported) >= reportEvery:
 		line.AddAttrs(slog.Duration("for", r.Time.Sub(o.since).Round(time.Second)), slog.Int("failures", o.failures+1))
-		o.reported, o.failures = r.Time, 0
+		o.reported, o.failed, o.failures = r.Time, r.Time, 0
 	default:
+		o.failed = r.Time
 		o.failures++
 		o.mu.Unlock()
 		return nil

@@ -44,6 +44,26 @@ func TestOneLineAMinute(t *testing.T) {
 	})
 }
 
+// A failure of a part that never says that the store answers is not the start of an outage of days.
+func TestFailureThatNobodyEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		log := slog.New(outagelog.New(slog.NewTextHandler(&out, nil)))
+		fail := func() { log.Warn("the history could not be trimmed", "err", lease.ErrUnavailable) }
+		fail()
+		time.Sleep(72 * time.Hour)
+		fail()
+		time.Sleep(72 * time.Hour)
+		fail()
+		time.Sleep(2 * time.Second)
+		log.Info(lease.StoreAnswers)
+		got := out.String()
+		if strings.Count(got, `msg="the store does not answer"`) != 3 || strings.Contains(got, "for=") || !strings.Contains(got, "after=2s") {
+			t.Errorf("got %s", got)
+		}
+	})
+}
+
 func TestOthersPass(t *testing.T) {
 	var out bytes.Buffer
 	log := slog.New(outagelog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelInfo})))
