@@ -1,27 +1,38 @@
 package api
 
 import (
-	"fmt"
+	"context"
+	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// acts records in the history what operators change and no store records by itself.
-type acts struct{ log history.Log } // nil log: a cache without a store has no history
+// recordTimeout bounds the writing of an act to the history: its caller waits for it, and the cache needs no store otherwise.
+const recordTimeout = 2 * time.Second
 
-// record adds an act that has been carried out, with the caller; by is what that says about itself, if anything.
-func (a acts) record(r *http.Request, part, subject, did, by string) error {
-	if a.log == nil {
-		return nil
+// acts records in the history what operators change and no store records by itself.
+type acts struct {
+	history history.Log // nil: a cache without a store has none
+	log     *slog.Logger
+}
+
+// record adds an act that has been carried out, with the caller; by is what that says about itself, if anything. One that
+// cannot be written is in the log: an error would tell the caller that nothing was done.
+func (a acts) record(r *http.Request, part, subject, did, by string) {
+	if a.history == nil {
+		return
 	}
 	who, err := requesterOf(r, by)
 	if err == nil {
-		err = a.log.Append(r.Context(), history.Event{Part: part, Subject: subject, Reason: lease.TruncateReason(did + " by " + who)})
+		ctx, cancel := context.WithTimeout(r.Context(), recordTimeout)
+		defer cancel()
+		err = a.history.Append(ctx, history.Event{Part: part, Subject: subject, Reason: lease.TruncateReason(did + " by " + who)})
 	}
 	if err != nil {
-		return fmt.Errorf("%s, but it could not be recorded in the history: %w", did, err)
+		// The error as a text: package outagelog would count the line as one more failure of the store, and drop the act.
+		a.log.Warn("an act could not be recorded in the history", "part", part, "subject", subject, "act", did, "by", who, "err", err.Error())
 	}
-	return nil
 }

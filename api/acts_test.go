@@ -1,11 +1,17 @@
 package api
 
 import (
+	"context"
+	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/understudy-ha/understudy/history"
+	"github.com/understudy-ha/understudy/internal/outagelog"
+	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store/memory"
 )
 
@@ -54,4 +60,52 @@ func TestActsLeaveATrace(t *testing.T) {
 			t.Errorf("there is no %q in\n%s", want, got.String())
 		}
 	}
+}
+
+// forgetful is a store whose history cannot be written: Append fails after 10 s, as that of a store whose server hangs does.
+type forgetful struct{ *memory.Store }
+
+func (forgetful) Append(ctx context.Context, _ history.Event) error {
+	select {
+	case <-ctx.Done():
+	case <-time.After(10 * time.Second):
+	}
+	return fmt.Errorf("%w: nobody answers", lease.ErrUnavailable)
+}
+
+// TestActsWithoutAHistory: what was done is answered as done, soon, and is in the log.
+func TestActsWithoutAHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		peer := newStandIn()
+		peer.hold("k", "v", 0, time.Hour)
+		var text strings.Builder
+		log := slog.New(outagelog.New(slog.NewTextHandler(&text, nil)))
+		s, err := New(Config{Store: forgetful{memory.New(nil)}, Cache: peer, Logger: log, Clock: bubbleClock{time.Now().Add(-time.Hour)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.stop()
+		for _, c := range []struct {
+			method, path, body string
+			status             int
+			act                string
+		}{
+			{"DELETE", "/v1/cache/k", "", 200, `part=cache subject="key \"k\"" act=removed`},
+			{"POST", "/v1/queues", `{"queue":"orders"}`, 201, `part=batch subject=orders act="queue created"`},
+			{"PUT", "/v1/checks/backup", `{"interval_ms":60000}`, 200, `part=monitor subject=backup act="configured`},
+			{"POST", "/v1/sources", `{"sources":[{"check":"backup","source":"db-1"}]}`, 201, `part=monitor subject=backup/db-1 act="1 declared`},
+		} {
+			began := time.Now()
+			if a := send(t, s, request(t.Context(), c.method, c.path, c.body)); a.Status != c.status {
+				t.Errorf("%s %s: %d %s", c.method, c.path, a.Status, a.Body)
+			}
+			if took := time.Since(began); took > recordTimeout {
+				t.Errorf("%s %s took %v", c.method, c.path, took)
+			}
+			if strings.Count(text.String(), "an act could not be recorded in the history") != 1 || !strings.Contains(text.String(), c.act) {
+				t.Errorf("%s %s: the log has %s", c.method, c.path, text.String())
+			}
+			text.Reset()
+		}
+	})
 }

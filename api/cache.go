@@ -122,7 +122,7 @@ func newCachePart(cfg Config, rt *router, running context.Context) *cachePart {
 		hot:   rt.traffic.requests.Of(cacheGet, "200"),
 	}
 	if cfg.Store != nil {
-		c.acts.log = cfg.Store
+		c.acts = acts{cfg.Store, cfg.Logger}
 	}
 	rt.direct = c.serveDirect
 	return c

@@ -69,8 +69,9 @@ type monitorSnapshot struct {
 	alarms []apitype.Alarm // that stand, the newest first
 }
 
-func newMonitorPart(st store.Store, own *Monitor, running context.Context) *monitorPart {
-	p := &monitorPart{acts: acts{st}}
+func newMonitorPart(cfg Config, running context.Context) *monitorPart {
+	st, own := cfg.Store, cfg.Monitor
+	p := &monitorPart{acts: acts{st, cfg.Logger}}
 	if m, ok := st.(store.Monitors); ok {
 		p.table = m.Monitor()
 	}

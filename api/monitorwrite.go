@@ -87,7 +87,8 @@ func (p *monitorPart) declareSources(r *http.Request) (out apitype.Declared, err
 		}
 	}
 	subject := sources[0].Check + "/" + sources[0].Source
-	return out, p.acts.record(r, "monitor", subject, fmt.Sprintf("%d declared, %d of them new,", out.Declared, out.New), "")
+	p.acts.record(r, "monitor", subject, fmt.Sprintf("%d declared, %d of them new,", out.Declared, out.New), "")
+	return out, nil
 }
 
 func declarationsOf(into *[]monitor.Declaration, most int) field {
@@ -167,7 +168,8 @@ func (p *monitorPart) applyConfiguration(r *http.Request, c monitor.Configuratio
 	if len(c.Checks) == 1 {
 		subject = c.Checks[0].Name
 	}
-	return out, p.acts.record(r, "monitor", subject, fmt.Sprintf("configured (%d added, %d changed, %d removed)", len(out.Added), len(out.Changed), len(out.Removed)), by)
+	p.acts.record(r, "monitor", subject, fmt.Sprintf("configured (%d added, %d changed, %d removed)", len(out.Added), len(out.Changed), len(out.Removed)), by)
+	return out, nil
 }
 
 // letters lists the dead letters of this instance, the newest first.

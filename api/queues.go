@@ -88,9 +88,7 @@ func (s *Server) makeQueue(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	s.queues.invalidate()
-	if err := (acts{s.cfg.Store}).record(r, "batch", body.Queue, "queue created", ""); err != nil {
-		return err
-	}
+	acts{s.cfg.Store, s.log}.record(r, "batch", body.Queue, "queue created", "")
 	return writeJSON(w, http.StatusCreated, body)
 }
 

@@ -78,7 +78,7 @@ func New(cfg Config) (*Server, error) {
 	if s.notifier == nil {
 		s.notifier, s.ownNotifier = lease.NewNotifier(cfg.Store, cfg.Clock, cfg.Logger), true
 	}
-	s.monitor = newMonitorPart(cfg.Store, cfg.Monitor, s.running)
+	s.monitor = newMonitorPart(cfg, s.running)
 	s.shards = newShardPart(cfg, s.waits, s.running)
 	s.poller = newPoller(s)
 	s.cache = newCachePart(cfg, s.router, s.running)
