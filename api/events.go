@@ -49,6 +49,10 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	if !ok {
 		return nil
 	}
+	// A reader of new events that loses its connection before the first one knows from this where to continue.
+	if after < 0 && reader.newest >= 0 && out.write([]byte("id: "+strconv.FormatInt(reader.newest, 10)+"\n\n")) != nil {
+		return nil
+	}
 	var sent map[int64]bool
 	if !known {
 		if sent, err = s.replay(r, out, reader, after); err != nil {

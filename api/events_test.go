@@ -188,6 +188,40 @@ func wantIDs(t *testing.T, c <-chan frame, from, to int) {
 	}
 }
 
+// TestStreamOpens: a stream of new events starts with the id of the newest one, another not: it would skip what is replayed.
+func TestStreamOpens(t *testing.T) {
+	g := newWire(t, nil)
+	start := func(query string) string {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		r, _ := http.NewRequestWithContext(ctx, "GET", g.url+"/v1/events"+query, nil)
+		answer, err := g.client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		lines := bufio.NewScanner(answer.Body)
+		var got []string
+		for len(got) < 3 && lines.Scan() {
+			got = append(got, lines.Text())
+		}
+		return strings.Join(got, "|")
+	}
+	if got := start(""); got != "retry: 1000||id: 0" {
+		t.Errorf("with an empty history: %s", got)
+	}
+	live, _ := g.open("", "")
+	g.append(2)
+	wantIDs(t, live, 1, 2)
+	if got := start("?part=job"); got != "retry: 1000||id: 2" {
+		t.Errorf("with a filter: %s", got)
+	}
+	if got := start("?after=0"); got != "retry: 1000||id: 1" {
+		t.Errorf("from the beginning: %s", got)
+	}
+}
+
 func TestStream(t *testing.T) {
 	g := newWire(t, nil)
 	live, _ := g.open("", "")

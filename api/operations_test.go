@@ -396,7 +396,7 @@ var operationsOfParts = map[string]operation{
 			{name: "after", schema: `{"type": "integer", "format": "int64"}`, about: "As Last-Event-ID; 0 is from the beginning"},
 			{in: "header", name: "Last-Event-ID", schema: `{"type": "integer", "format": "int64"}`, about: "The last event that was seen"},
 		},
-		answers: []reply{{200, "Events named history, each with its id and an Event as data; with state=true also events named state. A comment every 15 s. A reader that is slow is left out and comes back with Last-Event-ID.", nil, `{"content": {"text/event-stream": {"schema": {"type": "string"}}}}`}},
+		answers: []reply{{200, "Events named history, each with its id and an Event as data; with state=true also events named state. Without Last-Event-ID and after it starts with the id of the newest event, alone. A comment every 15 s. A reader that is slow is left out and comes back with Last-Event-ID.", nil, `{"content": {"text/event-stream": {"schema": {"type": "string"}}}}`}},
 		errors:  "400 401 403 429 503",
 	},
 	"GET /v1/queues": {

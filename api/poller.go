@@ -113,6 +113,7 @@ func (b *poller) newEvents(ctx context.Context) ([]history.Event, error) {
 		after = newest[0].ID
 	}
 	b.feed = history.NewFeed(b.s.cfg.Store, after)
+	b.s.stream.startAfter(after)
 	return nil, nil
 }
 

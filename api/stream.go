@@ -33,6 +33,7 @@ type stream struct {
 	dropped int64         // how many came before them
 	state   streamEvent   // the latest; older ones are worthless
 	states  int64         // how many there were
+	newest  int64         // the highest id of an event; negative: the store has not been read yet
 }
 
 // reader is one open request. Its stream's mutex guards the fields that change.
@@ -43,9 +44,10 @@ type reader struct {
 	wake   chan struct{} // there is an event for it, or it was dropped
 	next   int64         // position of the first event that it has not had
 	states int64         // the last state that it has had
+	newest int64         // the stream's when it was opened
 }
 
-func newStream() *stream { return &stream{readers: map[*reader]struct{}{}} }
+func newStream() *stream { return &stream{readers: map[*reader]struct{}{}, newest: -1} }
 
 func newReader(part, subject string, state bool) *reader {
 	return &reader{part: part, subject: subject, state: state, wake: make(chan struct{}, 1)}
@@ -61,7 +63,7 @@ func (s *stream) subscribe(r *reader, after int64) (known bool, err error) {
 	}
 	s.readers[r] = struct{}{}
 	r.wakeUp()
-	r.next = s.dropped + int64(len(s.recent))
+	r.next, r.newest = s.dropped+int64(len(s.recent)), s.newest
 	for i, m := range s.recent {
 		if m.event.ID == after {
 			r.next = s.dropped + int64(i) + 1
@@ -115,6 +117,13 @@ func (s *stream) len() int {
 	return len(s.readers)
 }
 
+// startAfter tells which event was the newest before the first that is published.
+func (s *stream) startAfter(id int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.newest = max(s.newest, id)
+}
+
 // publish adds an event for all readers.
 func (s *stream) publish(m streamEvent) {
 	s.mu.Lock()
@@ -124,6 +133,7 @@ func (s *stream) publish(m streamEvent) {
 		s.states++
 	} else {
 		s.recent = append(s.recent, m)
+		s.newest = max(s.newest, m.event.ID)
 		if len(s.recent) >= 2*maxRecent { // drop half at once, so that the copy is rare
 			s.recent = append([]streamEvent(nil), s.recent[maxRecent:]...)
 			s.dropped += maxRecent

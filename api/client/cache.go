@@ -99,6 +99,6 @@ func (c *Client) CachePeers(ctx context.Context) (apitype.CacheCluster, error) {
 // ends, the connection breaks or fn returns an error, which it returns. Nothing is
 // kept: what happens between two calls is missed.
 func (c *Client) CacheEvents(ctx context.Context, prefix string, fn func(apitype.CacheEvent) error) error {
-	_, err := follow(ctx, c, "/v1/cache-events", values("prefix", prefix), "cache", fn)
+	_, err := follow(ctx, c, "/v1/cache-events", values("prefix", prefix), "cache", nil, fn)
 	return err
 }

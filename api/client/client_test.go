@@ -217,6 +217,35 @@ func TestEventsComeBack(t *testing.T) {
 	}
 }
 
+// TestEventsOfAQuietStream: a connection that is lost before the first event loses none. An id belongs to its event, if one follows.
+func TestEventsOfAQuietStream(t *testing.T) {
+	for _, c := range []struct{ first, after string }{
+		{"retry: 1000\n\nid: 7\n\n", "7"},
+		{"retry: 1000\n\nid: 0\n\n: still here\n\n", "0"},
+		{"retry: 1000\n\nid: 7\n\nid: 8\n", "7"},
+		{"retry: 1000\n\nid: 7\n\nid: 8\nevent: history\n", "7"},
+		{"retry: 1000\n\n", ""}, // of a server that has not read its store yet
+	} {
+		n := 0
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if n++; n == 1 {
+				_, _ = io.WriteString(w, c.first)
+				return
+			}
+			if got := r.URL.Query().Get("after"); got != c.after {
+				t.Errorf("after %q it comes back with after=%s", c.first, got)
+			}
+			_, _ = io.WriteString(w, "id: 9\nevent: history\ndata: {\"id\":9}\n\n")
+		}))
+		enough := errors.New("enough")
+		err := connect(t, srv.URL, token).Events(t.Context(), client.Follow{}, func(apitype.Event) error { return enough })
+		if !errors.Is(err, enough) {
+			t.Errorf("it ended with %v", err)
+		}
+		srv.Close()
+	}
+}
+
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

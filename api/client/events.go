@@ -46,8 +46,10 @@ func (c *Client) Events(ctx context.Context, f Follow, fn func(apitype.Event) er
 		if f.After > 0 || f.All {
 			query.Set("after", strconv.FormatInt(f.After, 10))
 		}
+		// All: after the id 0, of an empty history, everything is new.
+		opened := func(id int64) { f.After, f.All = id, true }
 		var refused error // by fn
-		came, err := follow(ctx, c, "/v1/events", query, "history", func(e apitype.Event) error {
+		came, err := follow(ctx, c, "/v1/events", query, "history", opened, func(e apitype.Event) error {
 			if refused = fn(e); refused == nil {
 				f.After = e.ID
 			}
@@ -80,8 +82,9 @@ func (c *Client) Events(ctx context.Context, f Follow, fn func(apitype.Event) er
 var errEnded = errors.New("client: the server ended the stream")
 
 // follow calls fn with each event of a name in a stream, until ctx ends, the connection breaks or fn returns an error, which
-// it returns. came reports whether there was anything in the stream.
-func follow[T any](ctx context.Context, c *Client, path string, query url.Values, event string, fn func(T) error) (came bool, err error) {
+// it returns. opened, if not nil, is called with an id that stands alone: of the newest event before those that follow. came
+// reports whether there was anything in the stream.
+func follow[T any](ctx context.Context, c *Client, path string, query url.Values, event string, opened func(id int64), fn func(T) error) (came bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	watchdog := time.AfterFunc(silence, func() { cancel(fmt.Errorf("client: the stream was silent for %v", silence)) })
@@ -93,14 +96,21 @@ func follow[T any](ctx context.Context, c *Client, path string, query url.Values
 	defer answer.Body.Close()
 	lines := bufio.NewScanner(answer.Body)
 	lines.Buffer(nil, maxAnswer)
-	wanted := false
+	wanted, id := false, ""
 	for lines.Scan() {
 		watchdog.Reset(silence)
 		came = true
 		name, value, _ := strings.Cut(lines.Text(), ": ")
 		switch {
 		case name == "event":
-			wanted = value == event
+			wanted, id = value == event, ""
+		case name == "id":
+			id = value
+		case lines.Text() == "" && id != "": // the end of a block without an event
+			if n, err := strconv.ParseInt(id, 10, 64); err == nil && opened != nil {
+				opened(n)
+			}
+			id = ""
 		case name == "data" && wanted:
 			var e T
 			if err := json.Unmarshal([]byte(value), &e); err != nil {

@@ -23,7 +23,7 @@ func (c *Client) State(ctx context.Context) (apitype.State, error) {
 	ctx, cancel := withTimeout(ctx, callTimeout)
 	defer cancel()
 	var first *apitype.State
-	_, err := follow(ctx, c, "/v1/events", values("state", true), "state", func(s apitype.State) error {
+	_, err := follow(ctx, c, "/v1/events", values("state", true), "state", nil, func(s apitype.State) error {
 		first = &s
 		return errEnough
 	})
