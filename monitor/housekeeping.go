@@ -72,8 +72,9 @@ func (c *housekeeping) runDue(ctx context.Context, session string) time.Duration
 		c.sweep.scheduleNext(err, every)
 	}
 	if (c.groups.due() || c.groups.tries == 0 && c.grouped != c.swept) && c.swept >= 0 { // the store's time is known
-		c.reminders.at = min(c.reminders.at, w.clock.Now())
-		c.grouped = c.swept
+		if c.grouped != c.swept { // a check may remind more often now
+			c.grouped, c.reminders.at = c.swept, min(c.reminders.at, w.clock.Now())
+		}
 		every, err := w.reportGroups(ctx)
 		c.groups.scheduleNext(err, every)
 	}

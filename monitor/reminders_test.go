@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,6 +49,62 @@ func TestReminders(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		if n := len(w.told()); n != 4 {
 			t.Errorf("%d messages after it was acknowledged", n)
+		}
+	})
+}
+
+// countedReminders is a store that counts how often it was asked for alarms to remind of, and may fail then.
+type countedReminders struct {
+	monitor.Store
+	asked atomic.Int64
+	fails atomic.Bool
+}
+
+func (s *countedReminders) Alarms(ctx context.Context, q monitor.AlarmQuery) ([]monitor.Alarm, error) {
+	if q.NotifiedBefore.IsZero() {
+		return s.Store.Alarms(ctx, q)
+	}
+	s.asked.Add(1)
+	if s.fails.Load() {
+		return nil, errAway
+	}
+	return s.Store.Alarms(ctx, q)
+}
+
+// TestRemindersBesideGroups: reports of groups, every 100 ms here, bring neither reminders forward nor their back-off.
+func TestRemindersBesideGroups(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reminded, grouped := each3, racks
+		reminded.Remind, grouped.Name, grouped.GroupWait = time.Minute, "G", 100*time.Millisecond
+		w := newWorld(t, reminded, grouped)
+		store := &countedReminders{Store: w.ref}
+		w.table = store
+		w.start("a")
+		time.Sleep(5 * time.Second)
+		store.asked.Store(0)
+		time.Sleep(time.Minute)
+		if n := store.asked.Load(); n < 19 || n > 21 { // each 3 s
+			t.Errorf("asked %d times in a minute", n)
+		}
+		store.fails.Store(true)
+		time.Sleep(20 * time.Second)
+		store.asked.Store(0)
+		time.Sleep(20 * time.Second)
+		if n := store.asked.Load(); n > 25 { // each second or two
+			t.Errorf("a store that fails is asked %d times in 20 s", n)
+		}
+		store.fails.Store(false)
+		time.Sleep(5 * time.Second)
+		// A check that reminds more often, by a new configuration, is not left for as long as the last run said.
+		reminded.Remind = 0
+		w.configure(false, reminded, grouped)
+		time.Sleep(10 * time.Second) // the next run is in a minute
+		reminded.Remind = time.Minute
+		w.configure(false, reminded, grouped)
+		store.asked.Store(0)
+		time.Sleep(4 * time.Second)
+		if store.asked.Load() == 0 {
+			t.Error("nothing was asked for after the configuration has changed")
 		}
 	})
 }
