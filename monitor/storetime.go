@@ -6,7 +6,7 @@ import (
 )
 
 // StoreTime is a time on the monitor's own clock, in microseconds, roughly since 1970. It follows
-// the store's clock, except that it never goes back: while the store's clock is behind, it stays.
+// the store's clock, except that it never goes back: when that clock is stepped back, it goes on from where it was.
 type StoreTime int64
 
 // Never is later than every other time.

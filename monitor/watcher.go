@@ -212,19 +212,35 @@ func (w *Watcher) Run(ctx context.Context) error {
 			w.detect(ctx)
 		}
 	})
-	// Every instance offers all keys: offering what is there does nothing.
-	offer := w.loop("offering claims")
-	for ctx.Err() == nil {
-		err := w.request(ctx, func(ctx context.Context) error { return w.cfg.Claims.Offer(ctx, ClaimSpace, ClaimKeys(), 0) })
-		if pause := offer.delayAfter(err, 0); err != nil {
-			lease.Sleep(ctx, w.clock, pause)
-			continue
-		}
-		break
+	offered := make(chan struct{})
+	started.Go(func() { w.offerKeys(ctx, offered) })
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-offered:
 	}
 	return claim.Hold(ctx, claim.HoldConfig{
 		Space: ClaimSpace, Keeper: w.cfg.Keeper, Table: w.cfg.Claims, Windows: w.cfg.Windows, Logger: w.cfg.Logger,
 	}, w.setClaims)
+}
+
+// offerKeys offers all keys of claims, as every instance does, and closes offered when that was done first. It repeats that, because
+// a step back of the store's clock puts the times into the future since which keys are ready: no one would take over those of
+// an instance that dies. An offer makes them ready now, and changes no other.
+func (w *Watcher) offerKeys(ctx context.Context, offered chan<- struct{}) {
+	offer := w.loop("offering claims")
+	for ctx.Err() == nil {
+		pause := time.Duration(0)
+		err := w.request(ctx, func(ctx context.Context) error { return w.cfg.Claims.Offer(ctx, ClaimSpace, ClaimKeys(), 0) })
+		if err == nil {
+			pause = sweepEvery
+			if offered != nil {
+				close(offered)
+				offered = nil
+			}
+		}
+		lease.Sleep(ctx, w.clock, offer.delayAfter(err, pause))
+	}
 }
 
 // setClaims records what this instance holds.

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -143,6 +144,24 @@ func TestWatcherTakeover(t *testing.T) {
 		time.Sleep(300 * time.Millisecond)
 		for _, s := range sources {
 			w.want(s, onset, abated)
+		}
+	})
+}
+
+// TestWatcherClockSteppedBack: keys of claims that became ready by a clock that was stepped back since are taken over all the same.
+func TestWatcherClockSteppedBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, each3)
+		var back atomic.Int64
+		w.claims = claims.NewMemory(w.memory, func() time.Time { return time.Now().Add(-time.Duration(back.Load())) })
+		a, b := w.start("a"), w.start("b") // the second gets half, released now
+		time.Sleep(20 * time.Second)
+		back.Store(int64(time.Hour))
+		time.Sleep(time.Minute + time.Second)
+		a.dead.Store(true)
+		time.Sleep(b.WorstTakeover() + time.Second)
+		if st := b.Stats(); st.Partitions != monitor.Partitions || !st.Sweeper {
+			t.Errorf("%d of %d partitions were taken over, the sweep too: %v", st.Partitions, monitor.Partitions, st.Sweeper)
 		}
 	})
 }
