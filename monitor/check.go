@@ -45,8 +45,8 @@ type Check struct {
 
 	// Fixed: only declared sources are known. Otherwise a source is learned from its first heartbeat.
 	Fixed bool `json:"fixed,omitempty"`
-	// MaxLearned is up to how many sources the check has when another is learned, 1 to MaxLearnedSources; 0:
-	// DefaultLearned. Declared ones are always known.
+	// MaxLearned: another source is learned while the check has fewer than this, 1 to MaxLearnedSources; 0: DefaultLearned.
+	// Declared ones are always known.
 	MaxLearned int `json:"max_learned,omitempty"`
 	// RetireAfter retires a source that has been down for this long. 0: never.
 	RetireAfter time.Duration `json:"retire_after_ms,omitempty"`

@@ -11,7 +11,8 @@
 //	    resolve.go finds the IDs of sources (idcache.go), merge.go makes one update of the heartbeats of each.
 //	Watcher (watcher.go, detect.go) → Detection.DueSources → changeBuilder (changes.go), which asks Check.Evaluate (rule.go) →
 //	    Detection.ApplyChanges, which starts or ends the alarm.
-//	ApplyChanges stores a Notification (message.go) for every sink → package dispatch delivers it.
+//	ApplyChanges stores a Notification (message.go) for every sink → package dispatch delivers it by the sink's Submit
+//	    (monitor/sink/sink.go), which leaves out what its receiver should not get: late reminders, some control-loop events.
 //
 // housekeeping.go registers the instance, sweeps, reports groups (groups.go) and reminds (reminders.go). settings.go has the
 // configuration as a watcher knows it, loop.go its requests that are made again and again. store.go and admin.go are the ports.
@@ -29,9 +30,11 @@
 //   - a field of Check with its default and validation (check.go), and its effect in the rule. If a change of it can make
 //     a source overdue that was not, it is also a line of [Check.IsStricterThan], and of its copy in "monitor_configure",
 //     store/postgres/functions/monitor_config.sql. Nothing evaluates a source whose alarm stands before the [Evaluation].Due
-//     of its Onset, unless a heartbeat comes; and the judge of sim/monitor_judge.go has to know what else may become of a source;
+//     of its Onset, unless a heartbeat comes; and the judge of sim/monitor_judge.go has to know what else may become of a source.
+//     An option of what follows an alarm is not in the rule: its effect is in changes.go, groups.go or reminders.go;
 //   - its field in the API (api/apitype/check.go), and its key in a configuration file (Check in
-//     internal/settings/checks.go, and example.yaml). In the flag --check, ParseCheck there reads it: it has lists of the
+//     internal/settings/checks.go, and example.yaml): copyOptions there copies fields of the same name and type, and leaves out
+//     all others without an error. In the flag --check, ParseCheck there reads it: it has lists of the
 //     keys that may stand without a value, and (plainValue) of those that are text whatever they look like;
 //   - its key in the help of cmd/understudy/monitorrun.go and, by hand, in docs/monitor.md; generated files follow with
 //     -update;
@@ -86,5 +89,6 @@
 //
 // A heartbeat that was lost on its way looks like one that was never sent; missed and grace cover that. A source whose
 // heartbeats all arrive later than its limit is overdue, whatever its own clock says. A path that hangs for less than
-// its [Probe.MaxGap] is not noticed. Sinks that cannot deduplicate by request ID may receive an alarm twice.
+// its [Probe.MaxGap] is not noticed. Of instances that share a path, one that is full or stopped is hidden by the others, which
+// prove that the path works. Sinks that cannot deduplicate by request ID may receive an alarm twice.
 package monitor

@@ -64,6 +64,8 @@ type Facts struct {
 	CheckChanged StoreTime
 	// Removed: its check is no longer configured.
 	Removed bool
+	// Forget: a sweep has found that it is time to forget it. No store fills this in.
+	Forget bool
 
 	// Parent is the source that it depends on; nil: none is known.
 	Parent *Parent

@@ -116,7 +116,8 @@ func (t *groupReporter) members(g *AlarmGroup) (GroupReport, bool) {
 	return r, true
 }
 
-// memberMessage is the ONSET of an alarm that is not reported with a group after all.
+// memberMessage is the ONSET of an alarm that is not reported with a group after all. It has no LastBeat: that of now would not be
+// the one that the alarm was raised after, which alarms do not keep.
 func (t *groupReporter) memberMessage(a *Alarm) AlarmMessage {
 	m := t.check.message(a.Labels)
 	m.Status, m.RequestID, m.Reason, m.Source = Onset, a.ID, a.Reason, a.Source

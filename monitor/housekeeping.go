@@ -98,11 +98,7 @@ func (c *housekeeping) sweepOnce(ctx context.Context) (every time.Duration, err 
 	w.noteStoreTime(l)
 	c.swept = l.Generation
 	for i := range l.Candidates {
-		if source := &l.Candidates[i]; source.State == Retired {
-			// Sweep returns retired sources only after their time has passed. Removed stands for "forget it" here, though
-			// the check may be there: Evaluate answers it with Forget, and nothing else does. That deletes the source.
-			source.Removed = true
-		}
+		l.Candidates[i].Forget = true // a sweep returns no others
 	}
 	made, err := w.evaluate(ctx, l)
 	switch {

@@ -9,8 +9,8 @@ import (
 // monitor. Instances that share a way in (a load balancer, a consumer group) share the path.
 type PathStatus struct {
 	Name string
-	// LastSeen is the time of the last probe: whatever was sent by this path before then has arrived. A moment in which
-	// [ErrBusy] refused some of it, shorter than MaxGap, counts as lost on the way: their senders send again.
+	// LastSeen is the time of the last probe: whatever was sent before then by this path to the instance that probed has
+	// arrived. A moment in which [ErrBusy] refused some of it, shorter than MaxGap, counts as lost on the way: their senders send again.
 	// 0 if no probe was ever recorded.
 	LastSeen StoreTime
 	// TrustFor is how long after a probe the path counts as working.

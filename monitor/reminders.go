@@ -16,7 +16,9 @@ type Reminder struct {
 	Notifications []Notification
 }
 
-// remindOfAlarms reminds of alarms that no one has acknowledged, and returns when to run again.
+// remindOfAlarms reminds of alarms that no one has acknowledged, and returns when to run again. It asks the store once for each
+// check with reminders, and for all of them as often as the one that reminds most often needs: a few hundred such
+// checks are cheap, thousands with a short time are not.
 func (w *Watcher) remindOfAlarms(ctx context.Context) (every time.Duration, err error) {
 	now, s, err := w.nowAndSettings(ctx)
 	if err != nil {

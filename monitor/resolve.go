@@ -11,11 +11,11 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// request makes a request of the store; doing names it in the log.
-type request func(ctx context.Context, doing string, f func(context.Context) error) error
+// sender makes a request of the store; doing names it in the log.
+type sender func(ctx context.Context, doing string, f func(context.Context) error) error
 
-// resolve finds the ids of all sources that are gathered.
-func (fl *flusher) resolve(ctx context.Context, req request) error {
+// resolve finds the ids of all sources that are gathered. It asks the store by send.
+func (fl *flusher) resolve(ctx context.Context, send sender) error {
 	now := fl.clock.Now()
 	fl.missing = fl.missing[:0]
 	clear(fl.asked)
@@ -23,7 +23,7 @@ func (fl *flusher) resolve(ctx context.Context, req request) error {
 	fl.answerKnown(func(it *item) (Outcome, bool) { return fl.lookUpID(now, it) })
 	for part := range slices.Chunk(fl.missing, MaxSources) {
 		var answer []ResolvedSource
-		err := req(ctx, "resolving names", func(ctx context.Context) (err error) {
+		err := send(ctx, "resolving names", func(ctx context.Context) (err error) {
 			answer, err = fl.in.cfg.Store.ResolveSources(ctx, part)
 			return err
 		})

@@ -13,7 +13,7 @@ const (
 	Resume       Transition = "resume" // its pause has ended, or its parent has returned: up, expected from now; or down, if its alarm stands
 	Return       Transition = "return" // it was retired and reports again: up, expected from its heartbeat
 	Retire       Transition = "retire" // it was down for so long, or an operator asked for it; its alarm ends
-	Forget       Transition = "forget" // its check was removed; its alarm ends, and the source is deleted
+	Forget       Transition = "forget" // its check was removed, or it was retired for so long; its alarm ends, and the source is deleted
 )
 
 // Evaluation is the outcome of the rule.
@@ -24,8 +24,8 @@ type Evaluation struct {
 	// Never later than Now.
 	At StoreTime
 	// Due is when to evaluate the source again if nothing happens before: after Now, or, of a transition, when to
-	// evaluate its new state: Never for an alarm that only a heartbeat ends. A heartbeat alone causes no evaluation, unless an alarm of its source stands, the source is
-	// [Retired] or in a run, or the signal is not [SignalSuccess].
+	// evaluate its new state: Never for an alarm that only a heartbeat ends. Few heartbeats cause an evaluation before:
+	// see [HeartbeatStore].RecordHeartbeats.
 	Due StoreTime
 	// WellSince is when it recovered, while its alarm is kept because it flaps.
 	WellSince StoreTime
@@ -55,7 +55,7 @@ func (c *Check) Evaluate(f Facts) Evaluation {
 // evaluate goes from what ends a source, over what an operator asked for, to what its heartbeats say.
 func (c *Check) evaluate(f Facts) Evaluation {
 	switch {
-	case f.Removed:
+	case f.Removed, f.Forget:
 		// First: a removed check has no limit that the rest could use.
 		return Evaluation{Transition: Forget, At: f.Now, Due: Never}
 	case f.State == Retired && f.LastBeat > f.RetiredAt:

@@ -17,7 +17,7 @@ type settingsCache struct {
 	grouped time.Duration
 }
 
-// settingsOf returns the configuration of a generation, or of a later one.
+// settingsOf returns the configuration of a generation, or the one that the store has now if this instance does not have that.
 func (w *Watcher) settingsOf(ctx context.Context, generation int64) (settingsCache, error) {
 	w.mu.Lock()
 	s := w.settings
@@ -83,8 +83,9 @@ func (w *Watcher) noteStoreTime(l Scan) {
 	w.seen, w.seenAt = l.Wall, w.clock.Now()
 }
 
-// ErrNotConfigured: the store has no check yet. Until it has one, intake takes nothing, so that nothing is thrown
-// away: senders try again, and a topic keeps its messages.
+// ErrNotConfigured: this instance has never seen a check in the store. Until it has, intake takes nothing, so that nothing is
+// thrown away: senders try again, and a topic keeps its messages. A store that is emptied later is no reason: its sources
+// are unknown then, and what they send is lost.
 var ErrNotConfigured = errors.New("monitor: no check is configured yet")
 
 // Configured is closed when this instance has seen a first check. It stays closed when all checks are removed.

@@ -27,6 +27,71 @@ const (
 	MaxPage    = 1000   // rows of a list
 )
 
+// Store is all that a store keeps for the monitor.
+type Store interface {
+	HeartbeatStore
+	Detection
+	Admin
+}
+
+// HeartbeatStore stores heartbeats. Methods of this port and of the others are atomic and safe for concurrent use.
+// They return [lease.ErrUnavailable] if nothing can have been done, [lease.ErrUnknown] if it may have been, and
+// [lease.ErrInvalid], with nothing done, if a call brings more than it may, or a path that is not among its probes.
+// Any text is only data to a store.
+type HeartbeatStore interface {
+	// ResolveSources finds sources, and learns those whose check is configured and not fixed. At most MaxSources, in
+	// any order, possibly repeated. A text that is not a valid name is unknown, not an error.
+	ResolveSources(ctx context.Context, refs []SourceRef) ([]ResolvedSource, error)
+
+	// RecordHeartbeats records probes and heartbeats in one statement. A heartbeat changes nothing but its own row,
+	// unless an alarm of its source stands, the source is [Retired] or in a run, or the signal is not
+	// [SignalSuccess]: then the source becomes due at once. A start changes neither the last heartbeat nor what is
+	// known of it. Probes follow [PathStatus.RecordProbe] and [SkippedTime].
+	RecordHeartbeats(ctx context.Context, d HeartbeatBatch) (BatchResult, error)
+
+	// KeepReport keeps a report of a source, in place of the last one; its At is the store's. ErrNoSource.
+	KeepReport(ctx context.Context, of SourceRef, r Report) error
+
+	// Report returns the report of a source that is kept; the zero one if none is. ErrNoSource.
+	Report(ctx context.Context, of SourceRef) (Report, error)
+}
+
+// Detection finds the sources to evaluate, and changes them.
+type Detection interface {
+	// Settings reads what all instances share.
+	Settings(ctx context.Context) (Settings, error)
+
+	// DueSources returns up to limit sources of the partitions that are due, the longest due first. Its cost grows
+	// with their number, not with that of all sources.
+	DueSources(ctx context.Context, partitions []int, limit int) (Scan, error)
+
+	// ApplyChanges makes each change for which what was judged still holds, and returns which were made; the other
+	// sources stay due. A change that only moves Due leaves Rev alone. Onset makes the source [Down] and starts an
+	// alarm; Abated ends it; Retire and Forget end it if one stands. Notifications for unregistered sinks are left
+	// out. Each alarm that starts or ends is an event of the history: part "monitor", subject check + "/" + source,
+	// reason the Reason or the Transition.
+	ApplyChanges(ctx context.Context, changes []SourceChange) ([]bool, error)
+
+	// Sweep does up to limit of the background work: it makes sources due whose check was changed, and deletes
+	// alarms that ended longer than keep ago. It returns the sources to forget: those of removed checks, and learned
+	// ones that have been retired for longer than keep. Next is not after Now while more is left. The sweep after the
+	// last source of a removed check deletes the check.
+	Sweep(ctx context.Context, keep time.Duration, limit int) (Scan, error)
+
+	// HeldGroups lists groups that have held members, or no alarm left standing.
+	HeldGroups(ctx context.Context) ([]AlarmGroup, error)
+
+	// ReportGroup reports held alarms or ends a group's alarm, and returns whether it did.
+	ReportGroup(ctx context.Context, r GroupReport) (bool, error)
+
+	// Parents returns what is known of sources that others depend on, at most MaxSources, each at its place. Limit is left
+	// out.
+	Parents(ctx context.Context, of []SourceRef) ([]Parent, error)
+
+	// Remind makes a [Reminder], and returns whether it did.
+	Remind(ctx context.Context, r Reminder) (bool, error)
+}
+
 // ClaimSpace is the space of package claim in which instances divide the sources. Users cannot create
 // a space of this name.
 const ClaimSpace = "monitor/sources"
@@ -155,28 +220,6 @@ type BatchResult struct {
 	Generation int64
 }
 
-// HeartbeatStore stores heartbeats. Methods of this port and of the others are atomic and safe for concurrent use.
-// They return [lease.ErrUnavailable] if nothing can have been done, [lease.ErrUnknown] if it may have been, and
-// [lease.ErrInvalid], with nothing done, if a call brings more than it may, or a path that is not among its probes.
-// Any text is only data to a store.
-type HeartbeatStore interface {
-	// ResolveSources finds sources, and learns those whose check is configured and not fixed. At most MaxSources, in
-	// any order, possibly repeated. A text that is not a valid name is unknown, not an error.
-	ResolveSources(ctx context.Context, refs []SourceRef) ([]ResolvedSource, error)
-
-	// RecordHeartbeats records probes and heartbeats in one statement. A heartbeat changes nothing but its own row,
-	// unless an alarm of its source stands, the source is [Retired] or in a run, or the signal is not
-	// [SignalSuccess]: then the source becomes due at once. A start changes neither the last heartbeat nor what is
-	// known of it. Probes follow [PathStatus.RecordProbe] and [SkippedTime].
-	RecordHeartbeats(ctx context.Context, d HeartbeatBatch) (BatchResult, error)
-
-	// KeepReport keeps a report of a source, in place of the last one; its At is the store's. ErrNoSource.
-	KeepReport(ctx context.Context, of SourceRef, r Report) error
-
-	// Report returns the report of a source that is kept; the zero one if none is. ErrNoSource.
-	Report(ctx context.Context, of SourceRef) (Report, error)
-}
-
 // Settings are what all instances share.
 type Settings struct {
 	// Generation changes with every change of the rest.
@@ -284,47 +327,4 @@ type GroupReport struct {
 	End           bool
 	At            time.Time
 	Notifications []Notification
-}
-
-// Detection finds the sources to evaluate, and changes them.
-type Detection interface {
-	// Settings reads what all instances share.
-	Settings(ctx context.Context) (Settings, error)
-
-	// DueSources returns up to limit sources of the partitions that are due, the longest due first. Its cost grows
-	// with their number, not with that of all sources.
-	DueSources(ctx context.Context, partitions []int, limit int) (Scan, error)
-
-	// ApplyChanges makes each change for which what was judged still holds, and returns which were made; the other
-	// sources stay due. A change that only moves Due leaves Rev alone. Onset makes the source [Down] and starts an
-	// alarm; Abated ends it; Retire and Forget end it if one stands. Notifications for unregistered sinks are left
-	// out. Each alarm that starts or ends is an event of the history: part "monitor", subject check + "/" + source,
-	// reason the Reason or the Transition.
-	ApplyChanges(ctx context.Context, changes []SourceChange) ([]bool, error)
-
-	// Sweep does up to limit of the background work: it makes sources due whose check was changed, and deletes
-	// alarms that ended longer than keep ago. It returns the sources to forget: those of removed checks, and learned
-	// ones that have been retired for longer than keep. Next is not after Now while more is left. The sweep after the
-	// last source of a removed check deletes the check.
-	Sweep(ctx context.Context, keep time.Duration, limit int) (Scan, error)
-
-	// HeldGroups lists groups that have held members, or no alarm left standing.
-	HeldGroups(ctx context.Context) ([]AlarmGroup, error)
-
-	// ReportGroup reports held alarms or ends a group's alarm, and returns whether it did.
-	ReportGroup(ctx context.Context, r GroupReport) (bool, error)
-
-	// Parents returns what is known of sources that others depend on, at most MaxSources, each at its place. Limit is left
-	// out.
-	Parents(ctx context.Context, of []SourceRef) ([]Parent, error)
-
-	// Remind makes a [Reminder], and returns whether it did.
-	Remind(ctx context.Context, r Reminder) (bool, error)
-}
-
-// Store is all that a store keeps for the monitor.
-type Store interface {
-	HeartbeatStore
-	Detection
-	Admin
 }
