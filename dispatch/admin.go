@@ -25,8 +25,9 @@ type Overview struct {
 	// Oldest is how long the oldest head of a key has waited, blocked keys included, or for how long a scheduled message
 	// is overdue; 0 when none waits.
 	Oldest time.Duration
-	// Keys that have messages waiting, and how many of them are in a step, have a
-	// head that is pending, wait for another attempt, or are blocked.
+	// Keys that have messages waiting. Each may count in one of the next: Blocked, else in a step, else its head is pending or
+	// valid, else it waits for another attempt. A blocked key waits for an operator, or is [Stuck]: it goes on when the
+	// target decides.
 	Keys    int64
 	InStep  int64
 	Pending int64

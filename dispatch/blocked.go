@@ -7,7 +7,8 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// watchBlocked has keys that stay blocked logged, whoever blocked them, and what is no longer stuck forgotten.
+// watchBlocked has keys that stay blocked logged, whoever blocked them and also as [Stuck], and drops messages that were stuck and
+// whose keys are no longer blocked.
 func (d *Dispatcher) watchBlocked(ctx context.Context) {
 	for lease.Sleep(ctx, d.clock, reportEvery) {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
@@ -29,7 +30,8 @@ func (d *Dispatcher) watchBlocked(ctx context.Context) {
 }
 
 // dropUnblocked forgets stuck messages that operators have acted on: their keys are not this instance's any more. keys
-// are all that were blocked when they were asked for, unless there are too many: what has become stuck since is not among them.
+// are all that were blocked when they were asked for, unless there are too many: those of messages that became stuck since are
+// not among them.
 func (m *machine) dropUnblocked(keys []KeyRecord, asked time.Duration) {
 	if len(keys) == MaxPage {
 		return

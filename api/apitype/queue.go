@@ -14,9 +14,10 @@ type Queue struct {
 	OldestMS int64    `json:"oldest_ms"` // how long the oldest waiting message waits, those of blocked keys too; or how overdue a scheduled one is
 	Keys     int64    `json:"keys"`      // keys that have messages waiting
 	InFlight int64    `json:"in_flight"` // keys whose message is being submitted
-	Pending  int64    `json:"pending"`   // keys whose message the target has and has not decided
+	Pending  int64    `json:"pending"`   // keys whose message the target has and has not decided, without blocked ones
 	Delayed  int64    `json:"delayed"`   // keys that wait for another attempt
-	Blocked  int64    `json:"blocked"`   // keys that wait for an operator
+	// Blocked keys wait for an operator, or for a target that has had their message for too long: when it decides, they go on.
+	Blocked int64 `json:"blocked"`
 	// Refused counts delayed keys whose message the target refuses, among the first 100 keys.
 	Refused int64    `json:"refused,omitempty"`
 	Holders []Holder `json:"holders"`
@@ -53,7 +54,7 @@ type Key struct {
 	Holder    *Instance `json:"holder,omitempty"`
 	Term      int64     `json:"term"`
 	InFlight  bool      `json:"in_flight"`
-	Blocked   bool      `json:"blocked"`           // it waits for an operator
+	Blocked   bool      `json:"blocked"`           // it waits for an operator, or for a target that decides late
 	Reason    string    `json:"reason,omitempty"`  // why, or what its head waits for, in the target's words
 	WaitingMS int64     `json:"waiting_ms"`        // how long its head has waited
 	NextMS    int64     `json:"next_ms,omitempty"` // until its head is tried again

@@ -14,8 +14,7 @@ import (
 	"github.com/understudy-ha/understudy/internal/usererr"
 )
 
-// queueCommands returns "queue", and "batch", which is its old name. The verbs: run is in queuerun.go, add in queueadd.go,
-// list and show in queuelist.go, retry, skip, cancel and wait in queueact.go, remove and keys here.
+// queueCommands returns "queue", and "batch", which is its old name. Three verbs are one method, queueActCommand.
 func (a *app) queueCommands() []*cobra.Command {
 	c := &cobra.Command{
 		Use:   "queue",
@@ -70,7 +69,7 @@ func (a *app) queueKeysCommand() *cobra.Command {
 		Use:   "keys QUEUE",
 		Short: "List the keys of a queue that have messages waiting, or the blocked ones",
 		Long: `List the keys of a queue that have messages waiting, with the next message of each. A blocked key
-waits for an operator: see "queue retry" and "queue skip".`,
+waits for an operator, or for a target that has not decided its message for long: see "queue retry" and "queue skip".`,
 		Example: `  understudy queue keys orders --blocked
   understudy queue keys orders -o json | jq .depth`,
 		Args: startingWith(dispatch.ValidateQueue, "QUEUE"),
@@ -84,7 +83,7 @@ waits for an operator: see "queue retry" and "queue skip".`,
 			}, a.printKeys)
 		},
 	}
-	c.Flags().BoolVar(&q.Blocked, "blocked", false, "only keys that wait for an operator")
+	c.Flags().BoolVar(&q.Blocked, "blocked", false, "only blocked keys")
 	c.Flags().BoolVar(&q.Idle, "idle", false, "also keys with nothing to do")
 	c.Flags().IntVarP(&limit, "limit", "n", 100, "list at most this many")
 	return c

@@ -29,7 +29,8 @@ func (a *app) queueListCommand() *cobra.Command {
 		Long: `Without QUEUE, list the queues. DEPTH counts messages that are not final, DONE those that were committed or
 cancelled, ever, and DEAD those that ended as invalid or failed, until they are pruned. Of the KEYS that have messages
 waiting, some are IN FLIGHT, have a message that is PENDING at the target, wait for another attempt (DELAYED) or for an
-operator (BLOCKED). SCHEDULED messages wait for their time, and are not in DEPTH. OLDEST is how long the oldest waiting
+operator (BLOCKED). One that the target has not decided for long counts as BLOCKED, not as PENDING; its key goes on when the
+target decides. SCHEDULED messages wait for their time, and are not in DEPTH. OLDEST is how long the oldest waiting
 message has waited.
 
 With QUEUE, list its messages in the order of their keys, and of each key in the order of delivery. Final messages are
