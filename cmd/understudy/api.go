@@ -25,6 +25,9 @@ import (
 //	withRunningAPI   the parts of a server must run beside them
 //	withAPIOn        the store is opened in a way of its own
 //
+// A server answers a parameter that it does not know as if it was not there: what an older one lists may be more than a flag
+// asked for.
+//
 // f may return the errors of the client as they are: withAPIOn gives them their meaning (apiError), and adds advice. A command that
 // looks at an error itself, with errors.Is or exitCode, calls apiError before.
 

@@ -22,11 +22,13 @@
 //
 // Other packages do the work: internal/settings declares
 // the settings (flags, variables and keys), internal/server runs the parts, internal/shardagent runs the agent of a
-// shard, internal/doctor checks, internal/demo demonstrates.
+// shard, internal/doctor checks, internal/demo demonstrates. Of "role run", package elect campaigns and says when the program
+// starts and must end, internal/instance runs it, and internal/guard ends it in time, even if this process is stopped or killed.
 //
 // A new flag is registered where its command is made. One that is also a key of the server's file is a field in
 // internal/settings, which strictyaml.Bind makes a flag of: --name, --address, --interval and --timeout of "role run" are fields of
-// settings.Server. What a role has of its own there (settings.Role: holders, with, stop_grace, pass_store) "role run" and
-// "role once" register themselves (rolerun.go). Its text is in the command's help and, by hand, in the page of docs/ about the part; manual pages and
+// settings.Server, --holders, --with, --stop-grace and --pass-store of settings.Role. One that selects what is listed goes through
+// client.KeyQuery (or another query), the handler in api/, dispatch.KeyQuery and each store: follow --blocked of "queue keys". A server
+// ignores parameters that it does not know, and an older one leaves out fields: a command must not take either for an answer. Its text is in the command's help and, by hand, in the page of docs/ about the part; manual pages and
 // completions are made from the help. testdata/script/ has the tests.
 package main

@@ -39,8 +39,8 @@ once for all. It needs no cluster of its own: an SQLite file on one host, Postgr
 database for the cache.
 
 Exit codes: 0 done; 1 failed; 2 wrong usage; 3 vacant, absent or not found;
-4 the store, a server or the peer of a cache cannot be reached; 5 the role was lost. "role run" otherwise exits
-as the program that it guards did.`,
+4 the store, a server or the peer of a cache cannot be reached, or did not answer: a change may have been made;
+5 the role was lost. "role run" otherwise exits as the program that it guards did.`,
 		Example: `  # Run a program on whichever host is primary for "billing":
   understudy role run billing --store postgres://db/app -- ./billing
 
