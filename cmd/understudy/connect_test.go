@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -137,6 +138,46 @@ func TestWatchersOutlastRefusals(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestRoleWatchSaysThatItIsBlind: the last line of role watch may be out of date while nobody answers. It says so, once, and when
+// that is over.
+func TestRoleWatchSaysThatItIsBlind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		started := time.Now()
+		c, err := client.New(client.Config{URL: "http://x", HTTP: httpClient(roundTrip(func(r *http.Request) (*http.Response, error) {
+			out := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader("{}"))}
+			switch passed := time.Since(started); {
+			case r.URL.Path == "/v1/events":
+				<-r.Context().Done()
+				return nil, r.Context().Err()
+			case passed > 10*time.Second && passed < 20*time.Second:
+				return nil, errors.New("connection refused")
+			case passed > 30*time.Second && passed < 5*time.Minute:
+				out.StatusCode, out.Body = http.StatusServiceUnavailable, io.NopCloser(strings.NewReader(`{"code":"store_unavailable","detail":"it is down"}`))
+			}
+			return out, nil
+		}))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
+		defer cancel()
+		var log bytes.Buffer
+		a := &app{stdout: io.Discard, stderr: &log, output: "table"}
+		if err := a.logAs("", ""); err != nil {
+			t.Fatal(err)
+		}
+		_ = a.watchRole(ctx, c, "r")
+		var levels []string
+		for line := range strings.Lines(log.String()) {
+			_, after, _ := strings.Cut(line, "level=")
+			levels = append(levels, strings.Fields(after)[0])
+		}
+		if !slices.Equal(levels, []string{"WARN", "INFO", "WARN", "INFO"}) || !strings.Contains(log.String(), "connection refused") || !strings.Contains(log.String(), "it is down") {
+			t.Errorf("two outages were logged so:\n%s", log.String())
+		}
+	})
 }
 
 // TestPatientReusesConnections: requests that were too many do not make connections.

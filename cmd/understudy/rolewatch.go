@@ -22,6 +22,8 @@ func (a *app) roleWatchCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "watch ROLE",
 		Short: "Print a line now and whenever the primary changes, until interrupted",
+		Long: `Print a line now and whenever the primary changes, until interrupted. While the store or the server does not answer, the
+last line may no longer be true: the log says when that starts, and when it ends.`,
 		Example: `  understudy role watch billing
   understudy role watch billing -o json | while read -r line; do reload-proxy "$line"; done`,
 		Args: startingWith(elect.ValidateRole, "ROLE"),
@@ -51,13 +53,21 @@ func (a *app) watchRole(ctx context.Context, c *client.Client, role string) erro
 		}))
 	})
 	var last []apitype.Primary
+	blind := false // the last line may no longer be true
 	for first := true; ; {
 		now, err := primariesOf(following, c, role)
+		if err == nil && blind {
+			blind = false
+			a.Log.Info("the primary can be read again", "role", role)
+		}
 		refused, _ := errors.AsType[*client.Error](err)
 		switch {
 		case waitAsTold(following, err):
 		case refused != nil && refused.Status < 500: // asking again is in vain
 			return err
+		case err != nil && !blind && following.Err() == nil:
+			blind = true
+			a.Log.Warn("the primary cannot be read and may have changed; trying again", "role", role, "err", apiError(err).Error())
 		case err == nil && (first || !slices.EqualFunc(last, now, samePrimary)):
 			if err := a.printChange(role, now); err != nil {
 				return err
