@@ -54,7 +54,7 @@ func exitCode(err error) int {
 		return start.Code
 	case errors.As(err, &child):
 		return child.Code
-	case errors.Is(err, lease.ErrLost):
+	case errors.Is(err, lease.ErrLost), errors.Is(err, elect.ErrMoved):
 		return exitLost
 	case errors.Is(err, usererr.Err), errors.Is(err, lease.ErrInvalid), errors.Is(err, lease.ErrUnsafeTiming), errors.Is(err, elect.ErrHolders), errors.Is(err, cache.ErrConfig):
 		return exitUsage

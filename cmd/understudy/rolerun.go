@@ -72,8 +72,8 @@ SIGINT and SIGTERM stop it and release the role.
 
 When the program ends by itself, the role is released and this command exits as the
 program did. After the role was lost or resigned it campaigns again;
-with --exit-on-loss it exits with 5 when the role was lost, and with 0 when it was
-resigned. A standby logs once a minute which instance is primary.`,
+with --exit-on-loss it exits with 5 when the role was lost, also because the role of
+--with moved, and with 0 when it was resigned. A standby logs once a minute which instance is primary.`,
 		Example: `  understudy role run billing -- ./billing --port 8080
   understudy role run billing --name web-1 --address 10.0.0.1:8080 -- ./billing
   understudy role run worker --holders 3 -- ./worker
@@ -92,7 +92,7 @@ resigned. A standby logs once a minute which instance is primary.`,
 	f.register(c.Flags())
 	c.Flags().IntVar(&f.holders, "holders", 1, "how many instances may hold the role at a time; the same for all")
 	c.Flags().StringVar(&f.with, "with", "", "hold the role only while an instance of the same name holds `ROLE`")
-	c.Flags().BoolVar(&f.exitOnLoss, "exit-on-loss", false, "exit when the role was lost (5) or resigned (0), and when the store cannot be reached at the start (4)")
+	c.Flags().BoolVar(&f.exitOnLoss, "exit-on-loss", false, "exit when the role was lost or that of --with moved (5), or it was resigned (0), and when the store cannot be reached at the start (4)")
 	c.Flags().Bool("restart", true, "what the command does by itself")
 	_ = c.Flags().MarkDeprecated("restart", "it has no effect: the command campaigns again by itself; --exit-on-loss ends it")
 	return c
@@ -124,8 +124,12 @@ func (a *app) roleRun(ctx context.Context, role string, argv []string, f roleRun
 			Keeper: k, Role: role, Holders: f.holders, With: f.with, StopGrace: f.stopGrace, Overrun: program.Overrun, Logger: a.Log,
 		}, program.Run)
 	})
-	if ctx.Err() == nil && errors.Is(err, lease.ErrResign) {
+	switch {
+	case ctx.Err() != nil:
+	case errors.Is(err, lease.ErrResign):
 		return nil
+	case errors.Is(err, elect.ErrMoved): // how the program ended that was stopped for this says nothing
+		return elect.ErrMoved
 	}
 	return err
 }
