@@ -80,9 +80,9 @@ func (f *doctorFlags) complete(a *app) (err error) {
 	if !f.timingByFlags {
 		f.session.Interval, f.session.Timeout = f.config.Interval, f.config.Timeout
 	}
-	f.stopGrace = 0
+	f.role.StopGrace = 0
 	for _, r := range f.config.Roles {
-		f.stopGrace = max(f.stopGrace, r.StopGrace)
+		f.role.StopGrace = max(f.role.StopGrace, r.StopGrace)
 	}
 	return f.validate()
 }
@@ -107,7 +107,7 @@ func (a *app) doctor(ctx context.Context, f doctorFlags) error {
 	}
 	defer st.Close()
 	found, err := doctor.Examine(ctx, st, doctor.Config{
-		Name: f.session.Name, Timing: f.session.Timing(), StopGrace: f.stopGrace, Opening: time.Since(began), Servers: servers, Takeovers: f.takeovers(),
+		Name: f.session.Name, Timing: f.session.Timing(), StopGrace: f.role.StopGrace, Opening: time.Since(began), Servers: servers, Takeovers: f.takeovers(),
 		Exposed: settings.ExposedFiles(f.secretFiles()...),
 	})
 	if err != nil {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -17,31 +16,32 @@ import (
 	"github.com/understudy-ha/understudy/store"
 )
 
-// instanceFlags are those of every command that runs an instance.
+// instanceFlags are the name, the address and the timing of a session, and the stop grace: of role run, role once and job run, and
+// of doctor, which judges them.
 type instanceFlags struct {
-	session   settings.Server // of which the name, the address and the timing are used
-	stopGrace time.Duration
+	session settings.Server // of which the name, the address and the timing are used
+	role    settings.Role   // of which the flags are used
 }
 
 // programFlags are those of the commands that run a program under a role.
 type programFlags struct {
 	instanceFlags
-	passStore bool
+	openOnce bool // fail if the store cannot be reached at the start
 }
 
 func (f *programFlags) register(fs *pflag.FlagSet) {
 	f.instanceFlags.register(fs)
-	fs.BoolVar(&f.passStore, "pass-store", false, "leave UNDERSTUDY_STORE and UNDERSTUDY_TOKEN in the program's environment")
+	strictyaml.Bind(fs, &f.role, "pass_store")
 }
 
 func (f *instanceFlags) register(fs *pflag.FlagSet) {
 	f.session.Name = instance.Hostname()
 	strictyaml.Bind(fs, &f.session, "name", "address", "interval", "timeout")
-	fs.DurationVar(&f.stopGrace, "stop-grace", elect.DefaultStopGrace, "time between SIGTERM and SIGKILL for the program")
+	strictyaml.Bind(fs, &f.role, "stop_grace")
 }
 
 func (f *instanceFlags) validate() error {
-	if err := f.session.Timing().Validate(f.stopGrace); err != nil {
+	if err := f.session.Timing().Validate(f.role.StopGrace); err != nil {
 		return err
 	}
 	return lease.NewInstance(f.session.Name, f.session.Address).Validate()
@@ -49,8 +49,6 @@ func (f *instanceFlags) validate() error {
 
 type roleRunFlags struct {
 	programFlags
-	holders    int
-	with       string
 	exitOnLoss bool
 }
 
@@ -83,15 +81,14 @@ with --exit-on-loss it exits with 5 when the role was lost, also because the rol
 			if err := f.validate(); err != nil {
 				return err
 			}
-			if f.holders < 1 {
-				return usererr.Errorf("--holders %d; 1 to %d are possible", f.holders, elect.MaxHolders)
+			if f.role.Holders < 1 { // 0 would be the default
+				return usererr.Errorf("--holders %d; 1 to %d are possible", f.role.Holders, elect.MaxHolders)
 			}
 			return a.roleRun(c.Context(), args[0], args[1:], f)
 		},
 	}
 	f.register(c.Flags())
-	c.Flags().IntVar(&f.holders, "holders", 1, "how many instances may hold the role at a time; the same for all")
-	c.Flags().StringVar(&f.with, "with", "", "hold the role only while an instance of the same name holds `ROLE`")
+	strictyaml.Bind(c.Flags(), &f.role, "holders", "with")
 	c.Flags().BoolVar(&f.exitOnLoss, "exit-on-loss", false, "exit when the role was lost or that of --with moved (5), or it was resigned (0), and when the store cannot be reached at the start (4)")
 	c.Flags().Bool("restart", true, "what the command does by itself")
 	_ = c.Flags().MarkDeprecated("restart", "it has no effect: the command campaigns again by itself; --exit-on-loss ends it")
@@ -99,10 +96,10 @@ with --exit-on-loss it exits with 5 when the role was lost, also because the rol
 }
 
 // runProgram runs the program of the arguments by what run makes of it, as an instance of a store.
-func (a *app) runProgram(ctx context.Context, f *programFlags, argv []string, patient bool, run func(context.Context, store.Store, *lease.Keeper, *instance.Program) error) error {
-	program := &instance.Program{Log: a.Log, Argv: argv, StopGrace: f.stopGrace, PassStore: f.passStore, StoreURL: a.StoreURL}
+func (a *app) runProgram(ctx context.Context, f *programFlags, argv []string, run func(context.Context, store.Store, *lease.Keeper, *instance.Program) error) error {
+	program := &instance.Program{Log: a.Log, Argv: argv, StopGrace: f.role.StopGrace, PassStore: f.role.PassStore, StoreURL: a.StoreURL}
 	defer program.ForwardSignals()()
-	st, err := a.openPatiently(ctx, patient)
+	st, err := a.openPatiently(ctx, !f.openOnce)
 	if err != nil {
 		return instance.Stopped(err)
 	}
@@ -115,13 +112,14 @@ func (a *app) runProgram(ctx context.Context, f *programFlags, argv []string, pa
 }
 
 func (a *app) roleRun(ctx context.Context, role string, argv []string, f roleRunFlags) error {
-	err := a.runProgram(ctx, &f.programFlags, argv, !f.exitOnLoss, func(ctx context.Context, _ store.Store, k *lease.Keeper, program *instance.Program) error {
+	f.openOnce = f.exitOnLoss
+	err := a.runProgram(ctx, &f.programFlags, argv, func(ctx context.Context, _ store.Store, k *lease.Keeper, program *instance.Program) error {
 		campaign := elect.Run
 		if f.exitOnLoss {
 			campaign = elect.Campaign
 		}
 		return campaign(ctx, elect.Config{
-			Keeper: k, Role: role, Holders: f.holders, With: f.with, StopGrace: f.stopGrace, Overrun: program.Overrun, Logger: a.Log,
+			Keeper: k, Role: role, Holders: f.role.Holders, With: f.role.With, StopGrace: f.role.StopGrace, Overrun: program.Overrun, Logger: a.Log,
 		}, program.Run)
 	})
 	switch {

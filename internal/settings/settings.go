@@ -61,7 +61,7 @@ type Role struct {
 	Role      string        `yaml:"role" help:"name of the role"`
 	Command   []string      `yaml:"command" help:"program to run while the role is held; without one the role is only held"`
 	Holders   int           `yaml:"holders" default:"1" help:"how many instances may hold the role at once; the same on all of them"`
-	With      string        `yaml:"with" help:"hold this role only where this other role is held"`
+	With      string        `yaml:"with" help:"hold the role only while an instance of the same name holds this 'ROLE'"`
 	StopGrace time.Duration `yaml:"stop_grace" default:"1s" help:"time between SIGTERM and SIGKILL; T ≥ 3·I + stop grace"`
 	PassStore bool          `yaml:"pass_store" help:"leave UNDERSTUDY_STORE and UNDERSTUDY_TOKEN in the program's environment"`
 }
