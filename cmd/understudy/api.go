@@ -49,7 +49,7 @@ func (a *app) withAPI(ctx context.Context, f func(context.Context, *client.Clien
 	return a.withAPIOn(ctx, false, a.openStore, f)
 }
 
-// withRunningAPI is withAPI for commands that follow what happens, or ask about shards or remove one: within this process, what a
+// withRunningAPI is withAPI for commands that follow what happens or are about shards: within this process, what a
 // server keeps up to date by itself is kept up to date as well.
 func (a *app) withRunningAPI(ctx context.Context, f func(context.Context, *client.Client) error) error {
 	return a.withAPIOn(ctx, true, a.openStore, f)
@@ -78,7 +78,7 @@ func (a *app) withAPIOn(ctx context.Context, running bool, open func(context.Con
 		return err
 	}
 	defer st.Close()
-	return withAdvice(a.nameStore(st, inProcessError(a.StoreURL, a.serveInProcess(ctx, st, running, f))))
+	return withAdvice(a.nameStore(inProcessError(a.StoreURL, a.serveInProcess(ctx, st, running, f))))
 }
 
 // serverClient returns a client of the server that the flags name. Nothing is sent yet.
@@ -111,17 +111,16 @@ func withAdvice(err error) error {
 	return err
 }
 
-// nameStore names the store where the API says only that its store does not keep what was asked for. The calls are for their
-// errors alone, which do that.
-func (a *app) nameStore(st store.Store, err error) error {
+// nameStore names the store where the API says only that its store does not keep what was asked for.
+func (a *app) nameStore(err error) error {
 	coded, _ := errors.AsType[codedError](err)
 	switch coded.code {
 	case "store_without_queues":
-		_, err = a.Queues(st)
+		return a.KeepsNo("queues")
 	case "store_without_jobs":
-		_, err = a.Jobs(st)
+		return a.KeepsNo("jobs")
 	case "store_without_sources":
-		_, err = a.Monitor(st)
+		return a.KeepsNo("sources")
 	}
 	return err
 }
@@ -158,7 +157,7 @@ func forEach(names []string, do func(name string) error) error {
 
 // removeByAPI deletes something by the API, which bounds the call itself, and says so.
 func (a *app) removeByAPI(ctx context.Context, did, noun, name string, remove func(context.Context, *client.Client) error) error {
-	return a.withRunningAPI(ctx, func(ctx context.Context, c *client.Client) error {
+	return a.withAPI(ctx, func(ctx context.Context, c *client.Client) error {
 		if err := remove(ctx, c); err != nil {
 			return err
 		}

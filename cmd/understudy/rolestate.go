@@ -53,6 +53,12 @@ finds what was written last.`,
 		Args: startingWith(elect.ValidateRole, "ROLE"),
 		RunE: a.stateRunE(&place, func(ctx context.Context, c *client.Client, role string) error {
 			if term == 0 {
+				var err error
+				if term, err = ownTerm(role); err != nil {
+					return err
+				}
+			}
+			if term == 0 {
 				return usererr.Errorf("role state put: --term is missing; the program of role run has it in UNDERSTUDY_TERM")
 			}
 			data, err := io.ReadAll(io.LimitReader(os.Stdin, lease.MaxState+1))
@@ -65,10 +71,22 @@ finds what was written last.`,
 			return c.PutRoleState(ctx, role, place, apitype.LeaseState{Term: term, State: data})
 		}),
 	}
-	term, _ = strconv.ParseInt(os.Getenv("UNDERSTUDY_TERM"), 10, 64)
-	put.Flags().Int64Var(&term, "term", term, "the present `TERM` (default: UNDERSTUDY_TERM)")
+	put.Flags().Int64Var(&term, "term", 0, "the present `TERM` (default in a program of role run: its own, UNDERSTUDY_TERM)")
 	c.AddCommand(get, put)
 	return c
+}
+
+// ownTerm is the term of a program that role run has started for this role; 0 for any other.
+func ownTerm(role string) (int64, error) {
+	text := os.Getenv("UNDERSTUDY_TERM")
+	if text == "" || os.Getenv("UNDERSTUDY_ROLE") != role {
+		return 0, nil
+	}
+	term, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, usererr.Errorf("role state put: UNDERSTUDY_TERM is %q, which is no number; give --term", text)
+	}
+	return term, nil
 }
 
 // stateRunE checks the place of the role before anything is asked.

@@ -321,8 +321,11 @@ shard of the name. Who asked is kept in the history.`,
 		Example: "  understudy shard remove orders",
 		Args:    startingWith(shard.ValidateName, "SHARD"),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.removeByAPI(c.Context(), "remove", "shard", args[0], func(ctx context.Context, c *client.Client) error {
-				return c.RemoveShard(ctx, args[0], operator())
+			return a.withRunningAPI(c.Context(), func(ctx context.Context, c *client.Client) error {
+				if err := c.RemoveShard(ctx, args[0], operator()); err != nil {
+					return err
+				}
+				return a.printDone("remove", "shard", args[0])
 			})
 		},
 	}

@@ -15,18 +15,23 @@ func (h *Host) Queues(st store.Store) (store.Queues, error) {
 	if q, ok := st.(store.Queues); ok {
 		return q, nil
 	}
-	return nil, h.keepsNo("queues")
+	return nil, h.KeepsNo("queues")
 }
 
-func (h *Host) keepsNo(what string) error {
-	return usererr.Errorf("the store %s keeps no %s; SQLite (sqlite:PATH) and PostgreSQL (postgres://…) do", termtext.URL(h.StoreURL), what)
+// KeepsNo is the error of a store that keeps no queues, sources or jobs.
+func (h *Host) KeepsNo(what string) error {
+	others := "SQLite (sqlite:PATH) and PostgreSQL (postgres://…)"
+	if what == "jobs" {
+		others = "SQLite (sqlite:PATH), PostgreSQL (postgres://…) and Redis (redis://…)"
+	}
+	return usererr.Errorf("the store %s keeps no %s; %s do", termtext.URL(h.StoreURL), what, others)
 }
 
 // CanKeep refuses a store that will never keep queues, sources, or what else is named, by its URL: nobody waits for it to
 // answer.
 func (h *Host) CanKeep(what string) error {
 	if strings.HasPrefix(h.StoreURL, "redis") || strings.HasPrefix(h.StoreURL, "sabledb:") {
-		return h.keepsNo(what)
+		return h.KeepsNo(what)
 	}
 	return nil
 }
@@ -36,7 +41,7 @@ func (h *Host) Monitor(st store.Store) (monitor.Store, error) {
 	if m, ok := st.(store.Monitors); ok {
 		return m.Monitor(), nil
 	}
-	return nil, h.keepsNo("sources")
+	return nil, h.KeepsNo("sources")
 }
 
 // Jobs returns the jobs of a store that keeps some.
@@ -44,7 +49,7 @@ func (h *Host) Jobs(st store.Store) (job.Store, error) {
 	if j, ok := st.(store.Jobs); ok {
 		return j.Jobs(), nil
 	}
-	return nil, usererr.Errorf("the store %s keeps no jobs; SQLite (sqlite:PATH), PostgreSQL (postgres://…) and Redis (redis://…) do", termtext.URL(h.StoreURL))
+	return nil, h.KeepsNo("jobs")
 }
 
 // Shards is what the store keeps about shards.
