@@ -38,11 +38,11 @@ a changed check or a good run (ABATED), or because the source was retired or its
   understudy alarm list --standing -o json | jq -r .id | xargs understudy alarm acknowledge`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return printPagesOfAPI(c.Context(), a, limit, func(ctx context.Context, c *client.Client, n int) ([]apitype.Alarm, error) {
+			return printPagesOfAPI(c.Context(), a, limit, func(ctx context.Context, c *client.Client, n int) ([]apitype.Alarm, string, error) {
 				q.Limit = n
 				page, err := c.Alarms(ctx, q)
 				q.After = page.Next
-				return page.Alarms, err
+				return page.Alarms, page.Next, err
 			}, a.printAlarms)
 		},
 	}

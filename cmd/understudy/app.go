@@ -37,6 +37,7 @@ type app struct {
 	// serverURL is asked instead of the store, with the token in tokenFile; see resolveEndpoint.
 	serverURL, tokenFile string
 	command              string // that was given, by its path
+	keeps                string // what the store of such a command must keep; see keeping
 }
 
 // prepare checks the global flags.

@@ -50,6 +50,22 @@ func nameAndProgram(name, flags string, validate func(string) error) cobra.Posit
 	}
 }
 
+// keepsAnnotation of a noun is what a store must keep for its commands.
+const keepsAnnotation = "understudy_keeps"
+
+// keeping is the annotation of a noun whose commands need a store that keeps queues, or sources.
+func keeping(what string) map[string]string { return map[string]string{keepsAnnotation: what} }
+
+// keptFor is what the noun of a command needs a store to keep, "" for nothing in particular.
+func keptFor(c *cobra.Command) string {
+	for ; c != nil; c = c.Parent() {
+		if what := c.Annotations[keepsAnnotation]; what != "" {
+			return what
+		}
+	}
+	return ""
+}
+
 // atLeast checks that every argument is there; the last may be repeated.
 func atLeast(names ...string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {

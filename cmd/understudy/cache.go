@@ -209,12 +209,12 @@ fetches).`,
 			if err != nil {
 				return err
 			}
-			return printPages(c.Context(), a, limit, func(ctx context.Context, n int) ([]apitype.CacheKey, error) {
+			return printPages(c.Context(), a, limit, func(ctx context.Context, n int) ([]apitype.CacheKey, string, error) {
 				page, err := peer.CacheKeys(ctx, prefix, after, n)
 				if len(page.Keys) > 0 {
 					after = page.Keys[len(page.Keys)-1].Key
 				}
-				return page.Keys, err
+				return page.Keys, page.Next, err
 			}, a.printCacheKeys)
 		},
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/url"
 	"os"
-	"strings"
 
 	"github.com/understudy-ha/understudy/internal/settings"
 	"github.com/understudy-ha/understudy/internal/termtext"
@@ -31,16 +30,16 @@ func (a *app) resolveEndpoint() error {
 	return nil
 }
 
-// needStore refuses a command that a server cannot do when there is no store, and one about queues on a store that never
-// keeps any, by its URL: before anything connects to a store that may be down. "batch" is the old name of "queue".
+// needStore refuses a command that a server cannot do when there is no store, and one about queues, or what else its noun keeps, on
+// a store that never keeps any, by its URL: before anything connects to a store that may be down.
 func (a *app) needStore() error {
 	if a.StoreURL == "" {
 		return usererr.Errorf("%s works on the store itself: give --store", a.command)
 	}
-	if words := strings.Fields(a.command); len(words) > 1 && (words[1] == "queue" || words[1] == "batch") {
-		return a.CanKeep("queues")
+	if a.keeps == "" {
+		return nil
 	}
-	return nil
+	return a.CanKeep(a.keeps)
 }
 
 // usesServer reports whether commands ask a server.

@@ -26,7 +26,7 @@ func orNothing[N int | int64](n N) string {
 	return strconv.FormatInt(int64(n), 10)
 }
 
-// briefOrBlank is a duration, and "" when it is none.
+// briefOrBlank is a duration as people read it, and "" when it is none.
 func briefOrBlank(d time.Duration) string {
 	if d <= 0 {
 		return ""
@@ -34,6 +34,7 @@ func briefOrBlank(d time.Duration) string {
 	return termtext.Brief(d)
 }
 
+// durationOrBlank is a duration that is configured, in full.
 func durationOrBlank(ms int64) string {
 	if ms == 0 {
 		return ""

@@ -46,10 +46,10 @@ func (a *app) jobListCommand() *cobra.Command {
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			after := ""
-			return printPagesOfAPI(c.Context(), a, limit, func(ctx context.Context, c *client.Client, n int) ([]apitype.Job, error) {
+			return printPagesOfAPI(c.Context(), a, limit, func(ctx context.Context, c *client.Client, n int) ([]apitype.Job, string, error) {
 				page, err := c.Jobs(ctx, after, n)
 				after = page.Next
-				return page.Jobs, err
+				return page.Jobs, page.Next, err
 			}, a.printJobs)
 		},
 	}
@@ -187,11 +187,11 @@ was paused).`,
 		Args: exactly("NAME"),
 		RunE: func(c *cobra.Command, args []string) error {
 			q.Job = args[0]
-			return printPagesOfAPI(c.Context(), a, limit, func(ctx context.Context, c *client.Client, n int) ([]apitype.Run, error) {
+			return printPagesOfAPI(c.Context(), a, limit, func(ctx context.Context, c *client.Client, n int) ([]apitype.Run, string, error) {
 				q.Limit = n
 				page, err := c.Runs(ctx, q)
 				q.Before = page.Next
-				return page.Runs, err
+				return page.Runs, page.Next, err
 			}, a.printRuns)
 		},
 	}

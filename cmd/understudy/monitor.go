@@ -16,8 +16,9 @@ import (
 
 func (a *app) monitorCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "monitor",
-		Short: "Raise an alarm when a source falls silent: run, configure, show",
+		Use:         "monitor",
+		Annotations: keeping("sources"),
+		Short:       "Raise an alarm when a source falls silent: run, configure, show",
 		Long: `Sources send heartbeats. A source that is silent for longer than its check allows raises one alarm
 (ONSET), which ends when the source returns (ABATED). Any number of instances share the work. See also "source" and
 "alarm". The monitor needs SQLite or PostgreSQL.`,

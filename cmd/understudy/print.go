@@ -58,19 +58,20 @@ func printList[T any](a *app, items []T, header string, rowOf func(T) string) er
 	return nil
 }
 
-// printPages prints up to limit items, which it collects page by page, each within callTimeout.
-func printPages[T any](ctx context.Context, a *app, limit int, next func(ctx context.Context, n int) ([]T, error), show func([]T) error) error {
+// printPages prints up to limit items, which it collects page by page, each within callTimeout. next returns a page of up to n
+// items, and where the API says that the next one begins, "" for nowhere: it must begin there when it is called again.
+func printPages[T any](ctx context.Context, a *app, limit int, next func(ctx context.Context, n int) ([]T, string, error), show func([]T) error) error {
 	var items []T
 	ended := false
 	for len(items) < limit && !ended {
 		n := min(limit-len(items), dispatch.MaxPage)
 		call, cancel := context.WithTimeout(ctx, callTimeout)
-		page, err := next(call, n)
+		page, more, err := next(call, n)
 		cancel()
 		if err != nil {
 			return err
 		}
-		items, ended = append(items, page...), len(page) < n
+		items, ended = append(items, page...), more == ""
 	}
 	err := show(items)
 	if !ended && !a.json() { // programs see that they got as many as they asked for
@@ -80,12 +81,12 @@ func printPages[T any](ctx context.Context, a *app, limit int, next func(ctx con
 }
 
 // printPagesOfAPI is printPages of what the API lists.
-func printPagesOfAPI[T any](ctx context.Context, a *app, limit int, next func(ctx context.Context, c *client.Client, n int) ([]T, error), show func([]T) error) error {
+func printPagesOfAPI[T any](ctx context.Context, a *app, limit int, next func(ctx context.Context, c *client.Client, n int) ([]T, string, error), show func([]T) error) error {
 	if err := checkLimit(limit); err != nil {
 		return err
 	}
 	return a.withAPI(ctx, func(ctx context.Context, c *client.Client) error {
-		return printPages(ctx, a, limit, func(ctx context.Context, n int) ([]T, error) { return next(ctx, c, n) }, show)
+		return printPages(ctx, a, limit, func(ctx context.Context, n int) ([]T, string, error) { return next(ctx, c, n) }, show)
 	})
 }
 

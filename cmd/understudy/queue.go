@@ -17,15 +17,16 @@ import (
 // queueCommands returns "queue", and "batch", which is its old name. Three verbs are one method, queueActCommand.
 func (a *app) queueCommands() []*cobra.Command {
 	c := &cobra.Command{
-		Use:   "queue",
-		Short: "Queues of messages, delivered in order per key: run, add, list, retry, wait",
+		Use:         "queue",
+		Annotations: keeping("queues"),
+		Short:       "Queues of messages, delivered in order per key: run, add, list, retry, wait",
 		Long: `A queue keeps messages until they are delivered: strictly in order per key, at least once, by any
 number of instances. It needs SQLite or PostgreSQL.`,
 		Example: `  understudy queue run orders --webhook http://127.0.0.1:8080/orders
   echo '{"total": 12}' | understudy queue add orders --key customer-7
   understudy queue keys orders --blocked`,
 	}
-	old := &cobra.Command{Use: "batch", Short: "The old name of queue", Hidden: true, Example: c.Example}
+	old := &cobra.Command{Use: "batch", Short: "The old name of queue", Hidden: true, Example: c.Example, Annotations: c.Annotations}
 	for _, noun := range []*cobra.Command{c, old} {
 		noun.AddCommand(a.queueRunCommand(), a.queueAddCommand(), a.queueKeysCommand(), a.queueListCommand(), a.queueShowCommand(), a.queueWaitCommand(), a.queueRemoveCommand(),
 			a.queueActCommand(dispatch.Retry, "Try messages again that are blocked, delayed or dead-lettered",
@@ -46,7 +47,7 @@ message that blocks a key of it is dead-lettered.`),
 long can be removed too; the target may still act on it, and then after later messages of its key.`))
 	}
 	queues := a.queueListCommand()
-	queues.Use, queues.Args = "queues", noArgs
+	queues.Use = "queues [QUEUE]"
 	old.AddCommand(queues)
 	return []*cobra.Command{c, old}
 }
@@ -75,11 +76,11 @@ waits for an operator, or for a target that has not decided its message for long
 		Args: startingWith(dispatch.ValidateQueue, "QUEUE"),
 		RunE: func(c *cobra.Command, args []string) error {
 			q.Queue = args[0]
-			return printPagesOfAPI(c.Context(), a, limit, func(ctx context.Context, c *client.Client, n int) ([]apitype.Key, error) {
+			return printPagesOfAPI(c.Context(), a, limit, func(ctx context.Context, c *client.Client, n int) ([]apitype.Key, string, error) {
 				q.Limit = n
 				page, err := c.Keys(ctx, q)
 				q.After = page.Next
-				return page.Keys, err
+				return page.Keys, page.Next, err
 			}, a.printKeys)
 		},
 	}

@@ -78,11 +78,11 @@ func (a *app) listMessages(ctx context.Context, q client.MessageQuery, limit int
 			return err
 		}
 	}
-	return printPagesOfAPI(ctx, a, limit, func(ctx context.Context, c *client.Client, n int) ([]apitype.Message, error) {
+	return printPagesOfAPI(ctx, a, limit, func(ctx context.Context, c *client.Client, n int) ([]apitype.Message, string, error) {
 		q.Limit = n
 		page, err := c.Messages(ctx, q)
 		q.After = page.Next
-		return page.Messages, err
+		return page.Messages, page.Next, err
 	}, a.printMessages)
 }
 
@@ -153,7 +153,7 @@ func findMessage(ctx context.Context, c *client.Client, queue, id string) (found
 	for _, q := range queues {
 		m, err := c.Message(ctx, q.Queue, id)
 		switch err = apiError(err); {
-		case errors.Is(err, dispatch.ErrNoMessage):
+		case errors.Is(err, dispatch.ErrNoMessage), errors.Is(err, dispatch.ErrNoQueue): // the queue was removed since they were listed
 		case err != nil:
 			return found, err
 		case found.ID != "":

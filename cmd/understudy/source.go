@@ -20,8 +20,9 @@ import (
 
 func (a *app) sourceCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "source",
-		Short: "Sources of the monitor: list, show, beat, declare, pause, resume, retire",
+		Use:         "source",
+		Annotations: keeping("sources"),
+		Short:       "Sources of the monitor: list, show, beat, declare, pause, resume, retire",
 		Long: `A source is a machine, a job or a program that sends heartbeats for a check, which says when they
 are expected. See "monitor" and "alarm".`,
 		Example: `  understudy source beat nightly-backup db-1
@@ -50,11 +51,11 @@ source may still be quiet. RECENT shows the last intervals, the newest first: a 
 			if err := sourceFilter(&q, state, label); err != nil {
 				return err
 			}
-			return printPagesOfAPI(c.Context(), a, limit, func(ctx context.Context, c *client.Client, n int) ([]apitype.Source, error) {
+			return printPagesOfAPI(c.Context(), a, limit, func(ctx context.Context, c *client.Client, n int) ([]apitype.Source, string, error) {
 				q.Limit = n
 				page, err := c.Sources(ctx, q)
 				q.After = page.Next
-				return page.Sources, err
+				return page.Sources, page.Next, err
 			}, a.printSources)
 		},
 	}

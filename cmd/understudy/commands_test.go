@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/understudy-ha/understudy/api/client"
+	"github.com/understudy-ha/understudy/dispatch"
+)
+
+// ran runs a command, and returns its exit code and what it wrote to standard error.
+func ran(t *testing.T, args ...string) (code int, stderr string) {
+	t.Helper()
+	t.Setenv("UNDERSTUDY_STORE", "sqlite:"+filepath.Join(t.TempDir(), "none.db"))
+	var log strings.Builder
+	return run(t.Context(), args, io.Discard, &log), log.String()
+}
+
+// TestStoreThatKeepsNoSuchThing: a store that will never keep what a command is about is refused by its URL, before anyone waits
+// for it to answer.
+func TestStoreThatKeepsNoSuchThing(t *testing.T) {
+	const redis = "redis://127.0.0.1:1/0"
+	for _, args := range []string{"queue list", "queue run orders --webhook http://x", "batch list", "source beat disk web-1", "source list", "monitor status"} {
+		if code, log := ran(t, append(strings.Fields(args), "--store", redis)...); code != exitUsage || !strings.Contains(log, "the store "+redis+" keeps no ") {
+			t.Errorf("%s: exit %d: %s", args, code, log)
+		}
+	}
+	if code, log := ran(t, "alarm", "list", "--store", redis); code != exitUnreachable { // Redis keeps those of jobs
+		t.Errorf("exit %d: %s", code, log)
+	}
+}
+
+// TestOldNameOfQueueList: what selects messages selects no queues, by the old name neither.
+func TestOldNameOfQueueList(t *testing.T) {
+	for _, flag := range []string{"--state=failed", "--key=k", "--limit=3"} {
+		if code, log := ran(t, "batch", "queues", flag); code != exitUsage || !strings.Contains(log, "QUEUE, which is missing") {
+			t.Errorf("%s: exit %d: %s", flag, code, log)
+		}
+	}
+}
+
+// TestStateOfAnotherRole: a program of one role that writes the state of another has no term of it.
+func TestStateOfAnotherRole(t *testing.T) {
+	store := "--store=sqlite:" + filepath.Join(t.TempDir(), "understudy.db")
+	if code, log := ran(t, "store", "migrate", store); code != exitOK {
+		t.Fatal(log)
+	}
+	t.Setenv("UNDERSTUDY_ROLE", "a")
+	t.Setenv("UNDERSTUDY_TERM", "17")
+	if code, log := ran(t, "role", "state", "put", "b", store); code != exitUsage || !strings.Contains(log, "--term is missing") {
+		t.Errorf("exit %d: %s", code, log)
+	}
+	t.Setenv("UNDERSTUDY_TERM", "17x")
+	if code, log := ran(t, "role", "state", "put", "a", store); code != exitUsage || !strings.Contains(log, `UNDERSTUDY_TERM is "17x"`) {
+		t.Errorf("exit %d: %s", code, log)
+	}
+}
+
+// apiOf is a client of a server that answers by path.
+func apiOf(t *testing.T, answers func(w http.ResponseWriter, r *http.Request)) *client.Client {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		answers(w, r)
+	}))
+	t.Cleanup(srv.Close)
+	c, err := client.New(client.Config{URL: srv.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestQueueRemovedMeanwhile: a queue that was removed since the queues were listed has no message, and the others are looked into.
+func TestQueueRemovedMeanwhile(t *testing.T) {
+	c := apiOf(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/queues"):
+			_, _ = io.WriteString(w, `{"queues":[{"queue":"gone"},{"queue":"orders"}]}`)
+		case strings.Contains(r.URL.Path, "gone"):
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = io.WriteString(w, `{"code":"no_queue","detail":"no such queue"}`)
+		default:
+			_, _ = io.WriteString(w, `{"queue":"orders","id":"one","state":"committed"}`)
+		}
+	})
+	if m, err := findMessage(t.Context(), c, "", "one"); err != nil || m.Queue != "orders" {
+		t.Errorf("found %+v, %v", m, err)
+	}
+	if _, err := findMessage(t.Context(), c, "gone", "one"); !errors.Is(err, dispatch.ErrNoQueue) {
+		t.Errorf("in a queue that was named: %v", err)
+	}
+}
+
+// TestPagesEndWhereTheAPISays: a page that is not full is not the last one if the API names another.
+func TestPagesEndWhereTheAPISays(t *testing.T) {
+	a := &app{stdout: io.Discard, stderr: io.Discard}
+	pages := [][]int{{1}, {2, 3}, {4}}
+	next := func(context.Context, int) (page []int, more string, err error) {
+		page, pages = pages[0], pages[1:]
+		if len(pages) > 0 {
+			more = "there is one"
+		}
+		return page, more, nil
+	}
+	var got []int
+	if err := printPages(t.Context(), a, 10, next, func(all []int) error { got = all; return nil }); err != nil || !slices.Equal(got, []int{1, 2, 3, 4}) {
+		t.Errorf("%v, %v", got, err)
+	}
+}
