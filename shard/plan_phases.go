@@ -204,28 +204,40 @@ func (t planner) detaching(p Plan) Action {
 	return t.advancePhase(Promoting, fmt.Sprintf("chose %s at %d", r.Label(), done.Txn), func(p *Plan) { p.To, p.NewHistory = best, t.view.Row.isForeignData(r) })
 }
 
-// awaitDetached waits until so many replicas have left an old primary that is only silent that its armed fence is
-// closed without them, and gives up where they do not: whoever is promoted beside an open one is a second primary.
+// awaitDetached waits until it is certain that the old primary is closed, and gives up where that does not become so:
+// whoever is promoted beside an open one is a second primary. Of one that is only silent, so many replicas must have left
+// that its armed fence is closed without them. What was certain when the plan started may not be so any more.
 func (t planner) awaitDetached(p Plan) (a Action, wait bool) {
-	// An operator who forces it says that it is dead.
-	if p.Force || !t.finding.RestsOnFence && t.finding.Health != Stuck {
-		return Action{}, false
-	}
 	own, _ := t.view.Node(p.From)
-	left := t.view.notDetached(t.seen, p, t.policy.FenceDelay)
-	switch {
-	case t.finding.Health == Replaceable && len(left) < max(1, own.Needs):
+	// An operator who forces it says that it is dead.
+	if p.Force || t.finding.Proved || t.isClosedWithoutLease(own) {
 		return Action{}, false
-	case !t.isOverdue():
-		return Action{Wait: t.policy.Patience - t.seen.PhaseFor}, true
-	case t.finding.Health == Stuck:
-		return t.failPlan(t.finding.Why), true
 	}
-	labels := make([]string, len(left))
-	for i, r := range left {
-		labels[i] = fmt.Sprintf("%.8s at %s", r.ID, r.Address)
+	left := t.view.notDetached(t.seen, p, t.policy.FenceDelay)
+	certain, limit, why := t.finding.Health == Replaceable, t.policy.Patience, t.finding.Why
+	switch {
+	case certain && (!t.finding.RestsOnFence || len(left) < max(1, own.Needs)):
+		return Action{}, false
+	case certain:
+		labels := make([]string, len(left))
+		for i, r := range left {
+			labels[i] = fmt.Sprintf("%.8s at %s", r.ID, r.Address)
+		}
+		why = "the old primary is silent, and its armed fence may be kept open by " + strings.Join(labels, ", ")
+	// Opinions are wanting, or it was heard from again. There is time for them to come, and to close it from here.
+	case t.finding.Health != Stuck:
+		limit, why = 2*t.policy.Patience, fmt.Sprintf("the old primary is %s: %s", t.finding.Health, why)
 	}
-	return t.failPlan("the old primary is silent, and its armed fence may be kept open by " + strings.Join(labels, ", ")), true
+	if t.seen.PhaseFor < limit {
+		return Action{Wait: limit - t.seen.PhaseFor}, true
+	}
+	return t.failPlan(why), true
+}
+
+// isClosedWithoutLease reports whether the old primary is closed, as its own agent says or the orchestrator has seen to, and
+// its agent has no lease under which it could open it again.
+func (t planner) isClosedWithoutLease(own Record) bool {
+	return t.seen.LeaseTakeable && (t.seen.Fenced || own.Fence == Closed)
 }
 
 // detachAt are the addresses of nodes that the orchestrator detaches from its own host, as they answer and their

@@ -97,7 +97,13 @@ func TestModelCatches(t *testing.T) {
 				r.Opinion = &Opinion{Of: r.Opinion.Of, Reachability: Refused}
 			}
 		})},
-		"dead nodes look alive": {view: each(func(r *Record) { r.Age, r.Condition = 0, Up })},
+		"dead replicas look alive": {view: func(v View) View {
+			return each(func(r *Record) {
+				if r.ID != v.Row.Primary {
+					r.Age, r.Condition = 0, Up
+				}
+			})(v)
+		}},
 		"lineages do not count": {view: func(v View) View {
 			l := v.Row.Lineages[len(v.Row.Lineages)-1]
 			return each(func(r *Record) {

@@ -41,8 +41,9 @@
 //     candidate. One agent takes the failover lock and writes a plan under a new epoch (phase detaching).
 //  4. reconciler of each replica carries out "detach"; reporter reports where its data stands still. A replica whose
 //     agent is without the store gets no command: detachWithoutStore (follow.go), also in the turn, detaches it.
-//  5. planner.detaching (shard/plan_phases.go) chooses with choosePrimary (shard/choose.go); orchestrator writes the
-//     chosen node into the plan (phase promoting).
+//  5. planner.detaching (shard/plan_phases.go) waits until the old primary is certain to be closed (awaitDetached), and
+//     chooses with choosePrimary (shard/choose.go); orchestrator writes the chosen node into the plan (phase promoting).
+//     The node of a switchover is chosen before it starts, in startRequested (shard/plan_start.go).
 //  6. reconciler of that node carries out "promote" (promote.go): close the fence, promote, take the lease, write the
 //     row, open. If a better candidate has left the old primary since then ([shard.Plan.LaterBetterCandidate]), it does
 //     not write the row, and does not open. The row that it writes ([shard.Row.WithNewPrimary]) names its node as the primary and

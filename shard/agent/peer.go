@@ -25,6 +25,7 @@ type peerProbe struct {
 
 	opinion     shard.Opinion
 	probedAt    time.Duration
+	due         bool          // probe again at once, and report what it finds
 	silentSince time.Duration // since when no probe was answered; 0: the last was
 	closedSince time.Duration // since when each found the fence closed; 0: the last did not
 	// unattended are the opinions of members whose agents are silent, formed together with that of the primary.
@@ -32,7 +33,7 @@ type peerProbe struct {
 }
 
 // soon has the primary, and members whose agents are silent, probed in the next turn.
-func (p *peerProbe) soon() { p.probedAt = 0 }
+func (p *peerProbe) soon() { p.due = true }
 
 func (p *peerProbe) step(now time.Duration) {
 	of := p.view.Row.Primary
@@ -41,10 +42,12 @@ func (p *peerProbe) step(now time.Duration) {
 		p.opinion, p.silentSince, p.closedSince, p.unattended = shard.Opinion{}, 0, 0, nil
 		return
 	}
-	stale := p.opinion.Of != of || p.isOlderThanLapse()
+	stale := p.due || p.opinion.Of != of || p.isOlderThanLapse()
 	if p.busy[workProbePeer] || !stale && now < p.probedAt+p.cfg.Timing.Interval {
 		return
 	}
+	due := p.due
+	p.due = false
 	within := min(max(p.cfg.Timing.Timeout/4, minPeerProbe), maxPeerProbe)
 	if p.silentSince != 0 && p.opinion.Of == of {
 		within = max(within/2, minPeerProbe) // it did not answer the last time either
@@ -58,7 +61,10 @@ func (p *peerProbe) step(now time.Duration) {
 		unattended := p.probeUnattended(ctx, silent)
 		reached := p.cfg.Engines.ProbePeer(ctx, address)
 		closed := agentGone && reached == shard.Reachable && p.foundClosed(ctx, address)
-		return func() { p.record(of, reached, closed, asked, unattended()) }
+		return func() {
+			p.report.urgent = p.report.urgent || due
+			p.record(of, reached, closed, asked, unattended())
+		}
 	})
 }
 

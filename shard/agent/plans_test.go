@@ -441,3 +441,57 @@ func TestSickNodeWhilePaused(t *testing.T) {
 		c.oneWriter(b)
 	})
 }
+
+// undetachable nodes answer probes, and do not leave the primary that they follow.
+type undetachable struct {
+	shard.Engines
+	address string
+	tries   *atomic.Int64
+}
+
+func (u undetachable) At(address string) shard.Engine {
+	e := u.Engines.At(address)
+	if address == u.address {
+		return undetachableEngine{e, u.tries}
+	}
+	return e
+}
+
+type undetachableEngine struct {
+	shard.Engine
+	tries *atomic.Int64
+}
+
+func (u undetachableEngine) Follow(context.Context, string) error {
+	u.tries.Add(1)
+	return errors.New("it does not answer in time")
+}
+
+// A replica without an agent, which cannot be detached, reaches a silent primary without an agent again after the plan to replace
+// that has started: its acknowledgements open the armed fence, so that nobody may be promoted.
+func TestSilentPrimaryWithAReplicaThatStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tries atomic.Int64
+		c := newCluster(t, 3, nil)
+		a, b, d := c.hosts[0], c.hosts[1], c.hosts[2]
+		d.edit = func(cfg *agent.Config) { cfg.Engines = undetachable{cfg.Engines, b.address, &tries} }
+		c.up()
+		b.crash()
+		time.Sleep(2 * timeout)
+		c.world.Cut(a.address, b.address, true)
+		c.world.Cut(a.address, d.address, true)
+		a.crash()
+		c.until("a plan has started", 4*timeout, func() bool { return tries.Load() > 0 })
+		c.world.Cut(a.address, b.address, false)
+		c.until("the primary accepts writes behind the cut", timeout, func() bool { return c.writes(a) })
+		for end := time.Now().Add(2 * timeout); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+			if c.writes(a) && c.writes(d) {
+				t.Fatalf("two primaries, after %d tries to detach the replica\n%s", tries.Load(), c.describe())
+			}
+		}
+		c.world.Cut(a.address, d.address, false)
+		a.start()
+		b.start()
+		c.settles("all are back")
+	})
+}
