@@ -17,7 +17,7 @@ type SavedState struct {
 	// Copying: a full copy was started, and has not ended.
 	Copying bool `json:"copying,omitempty"`
 	// Promised until this reading of the boot clock of this boot, not to replace
-	// the primary; see [Promise].
+	// the primary; see [Promise]. 0: no promise holds.
 	Promised time.Duration `json:"promised_ns,omitempty"`
 	Boot     string        `json:"boot,omitempty"`
 	// Asked is the Promise.Seq of the latest question that was answered, under AskedEpoch.

@@ -23,7 +23,7 @@ func (r *reconciler) startCommand() {
 		return
 	}
 	r.inbox.drop()
-	if _, ok := c.Check(r.cfg.Shard, r.id, r.knownEpoch(r.view.Row)); !ok {
+	if _, ok := c.Check(r.cfg.Shard, r.id, r.knownEpoch(r.view.Row)); !ok || r.hasPlanEnded(c) {
 		return
 	}
 	if why := r.refusal(c); why != "" {

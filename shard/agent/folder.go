@@ -69,7 +69,7 @@ func (f *folder) load(shardName string, now time.Duration) error {
 		f.saved.Store(&m)
 		return nil
 	}
-	// The clock is another one: what was promised is waited out in full.
+	// The clock is another one, and does not tell how much is left of what was promised.
 	if m.Promised > 0 {
 		m.Promised = now + shard.MaxPromise
 	}

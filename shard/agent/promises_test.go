@@ -66,3 +66,32 @@ func TestForceGoesBeforePromise(t *testing.T) {
 		c.until("another node accepts writes", 4*timeout, func() bool { return c.writes(b) || c.writes(d) })
 	})
 }
+
+// A promise that has ended is not waited out after a reboot, whose clock is another: the node of the agent that gave it follows
+// its primary again at once.
+func TestRebootAfterPromise(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil).up()
+		a, b := c.hosts[0], c.hosts[1]
+		for _, h := range c.hosts {
+			h.line.Set(shardtest.Refused)
+		}
+		time.Sleep(2 * timeout)
+		for _, h := range c.hosts {
+			h.line.Set(shardtest.Well)
+		}
+		if c.settled(a); a.agent.Status().Stats.Promised == 0 {
+			t.Fatal("nothing was promised")
+		}
+		time.Sleep(2 * timeout)
+		b.crash()
+		b.node.Kill()
+		b.edit = func(cfg *agent.Config) { cfg.Boot = "another boot" }
+		b.node.Start(false)
+		b.start()
+		took := c.until("it follows", 2*shard.MaxPromise, func() bool { l := b.node.State().Link; return l != nil && l.Up })
+		if t.Log("after", took); took > 2*timeout {
+			t.Errorf("it follows after %v", took)
+		}
+	})
+}

@@ -30,6 +30,16 @@ func (s *saver) step(now time.Duration) {
 		s.save(func() error { return s.folder.raise(epoch) })
 		return
 	}
+	if m.Promised != 0 && m.Promised <= now {
+		s.save(func() error {
+			return s.folder.change(false, func(m *shard.SavedState) {
+				if m.Promised <= now { // none was given meanwhile
+					m.Promised = 0
+				}
+			})
+		})
+		return
+	}
 	n := s.probe.state
 	if !s.probe.answered || s.probe.unexamined || s.view.isPrimary() && n.Role == shard.Replica {
 		return // a primary that was restarted as a replica must be known as such until it continues

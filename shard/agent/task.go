@@ -108,8 +108,14 @@ func (r *reconciler) cancelOutdatedTask() {
 		// The promotion is in the row, and the plan has moved on because of that: what is left is to open the node.
 	case c != nil && row.Epoch > c.Epoch:
 		r.cancelTask(fmt.Sprintf("epoch %d has begun", row.Epoch))
-	// Following may outlast its plan: copying takes long.
-	case c != nil && c.Order != shard.OrderFollow && (row.Plan == nil || row.Plan.Epoch != c.Epoch) && row.Epoch >= c.Epoch:
+	case c != nil && r.hasPlanEnded(*c):
 		r.cancelTask("the plan has ended")
 	}
+}
+
+// hasPlanEnded reports whether the command's plan is known to have ended, so that nobody needs what it orders.
+func (r *reconciler) hasPlanEnded(c shard.Command) bool {
+	row := r.view.Row
+	// Following may outlast its plan: copying takes long.
+	return c.Order != shard.OrderFollow && row.Epoch >= c.Epoch && (row.Plan == nil || row.Plan.Epoch != c.Epoch)
 }
