@@ -71,8 +71,8 @@ func choosePrimary(v View, c choice) (best string, unfit []Unfit) {
 	}).ID, unfit
 }
 
-// HasSuccessor reports whether a replica could take the place of the primary. What only keeps the planner from starting
-// a failover by itself is not asked for: a pause, Policy.MaxLag or FlapLimit, a failover that failed a moment ago.
+// HasSuccessor reports whether a replica could take the place of the primary. Whether a planner would do so now is not asked: a
+// pause, its policy (MaxLag, FlapLimit), a failover that failed a moment ago.
 func (v View) HasSuccessor(primary string) bool {
 	best, _ := choosePrimary(v, choice{from: primary})
 	return best != ""

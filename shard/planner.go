@@ -11,7 +11,9 @@ import (
 // Policy is how an agent orchestrates.
 type Policy struct {
 	// MaxLag is how many transactions (bytes, on Redis) behind the last known primary a replica may be to
-	// be chosen without an operator; 0: any number.
+	// be chosen, by an operator's request too, unless that names it and forces it; 0: any number. What is known of both comes
+	// from reports of different moments: below what the primary moves on in two intervals it also refuses replicas
+	// that lack nothing.
 	MaxLag int64
 	// Parallel is how many replicas copy from a new primary at once. Default 1.
 	Parallel int

@@ -47,7 +47,7 @@ type Settings struct {
 
 	Priority      *int          `yaml:"priority" default:"100" help:"among equal replicas, promote the one with the highest priority; 0: never promote this one"`
 	MinReplicas   int           `yaml:"min_replicas" help:"reject writes acknowledged by fewer than this many replicas (0: 1 while any replica is connected)"`
-	MaxLag        int64         `yaml:"max_lag" more:"yes" help:"do not promote automatically a replica that lacks more than 'N' (bytes, on Redis); 0: no limit"`
+	MaxLag        int64         `yaml:"max_lag" more:"yes" help:"do not promote a replica that lacks more than 'N' (bytes, on Redis), not even in a switchover, unless forced with --to NODE; 0: no limit"`
 	ParallelSyncs int           `yaml:"parallel_syncs" more:"yes" default:"1" help:"let this many replicas copy from a new primary at once"`
 	KillHung      *bool         `yaml:"kill_hung" more:"yes" default:"true" help:"kill the node's process if it hangs when its fence must be closed"`
 	RestartGrace  time.Duration `yaml:"restart_grace" more:"yes" help:"let the node's process be down this long before reporting its death; only for a node that loses nothing in a restart"`

@@ -63,7 +63,8 @@
 //	the agent, from the data  [shard.Decide] quarantines the node, as after a restart that lost data (shard/decide.go)
 //	other agents              [shard.Judge], from their opinions (peerProbe): a failover that an operator asks for
 //	                          needs it, too
-//	nobody: a limit           startAutomatic (shard/plan_start.go), as [shard.Policy].FlapLimit and MaxLag;
+//	nobody: a limit           startAutomatic (shard/plan_start.go), as [shard.Policy].FlapLimit; of what is chosen,
+//	                          unfitReason (shard/choose.go), as MaxLag, which operators' requests obey, too;
 //	                          reconciler.giveUpUnwritable has to know of it, or closes a primary that is not replaced then
 //	nobody: a wait            startAutomatic: there a new field of [shard.Policy] would be compared with TakeableFor.
 //	                          Neither an operator's failover waits for it, nor returnToOldPrimary, which ends a
