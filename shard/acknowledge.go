@@ -16,7 +16,7 @@ func (v View) possibleAcknowledgers(seen Observation, own Record, fenceDelay tim
 		// Its process has ended, or its agent lives and detaches it before anybody is promoted. One that hangs cannot
 		// be detached, and acknowledges when it continues.
 		case reports && r.Live() && r.Condition != Silent:
-		// Nothing listens at its address: it does not run.
+		// Nothing listens at its address: it is taken not to run, as a primary that refuses connections is.
 		case asked && op.Reachability == Refused:
 		// The orchestrator detaches it from its own host.
 		case asked && op.Reachability == Reachable:

@@ -57,7 +57,7 @@
 // armed fence that would close because too
 // few replicas are left is disarmed only after the record says so, and a primary that is
 // silent behind a disarmed fence is not replaced without an operator. An agent that is without the store for T, and
-// is asked for no promise, detaches its replica: its acknowledgements may be all that keeps open the fence of a primary
+// has promised nothing, detaches its replica: its acknowledgements may be all that keeps open the fence of a primary
 // which lost its agent.
 //
 // # What it promises

@@ -110,7 +110,7 @@ func secondOpinion(v View, seen Observation, own Record, fenceDelay time.Duratio
 	// Without any opinion there is only one signal.
 	case o.refused+o.timedOut == 0:
 		return Finding{Health: Doubtful, Why: "no agent has tried to reach it", RecheckAfter: opinionPoll}
-	// A refused connection proves that nothing listens: no fence needs time to close.
+	// Refused to all of them: nothing listens, unless a device refuses in its place. No fence needs time to close.
 	case o.timedOut == 0:
 		return Finding{Health: Replaceable, Why: fmt.Sprintf("its session has lapsed, and it refuses connections (%d of %d)", o.refused, o.refused)}
 	}

@@ -14,7 +14,8 @@ import (
 var ErrRefused = errors.New("shard: promise refused")
 
 // Promise is what the agent of a primary asks of every other member's agent when the
-// store does not answer: neither to orchestrate nor to obey a promotion for so long.
+// store does not answer: neither to orchestrate nor to obey a promotion for so long. Nor does such an agent make
+// its node follow another by itself.
 // Whoever gives it counts on its own boot clock from when the question came; the
 // primary counts from before it asked. All members have to promise.
 type Promise struct {

@@ -87,8 +87,9 @@
 //	                                                     at once after SetFence
 //	probe.announcedFence  what is about to be opened     openNode; a probe that saw it      Record.Fence
 //	                                                     ends it
-//	armer.armed           a promise, ahead of disarming  armer; openNode, examineNode and   armer, openNode, Record.Armed
-//	                      and behind arming              whatever closes it
+//	armer.armed           a promise, ahead of disarming  armer; openNode, examineNode;      armer, openNode, Record.Armed
+//	                      and behind arming; it may      stepDown, declareDeath, a restart
+//	                      outlast a fence that closes    of the node
 //	Record.Fence          announcedFence, or state's     record                             Judge: Closed is a promise
 //	Record.Armed          armer.armed                    record                             Judge: only an armed fence
 //	                                                                                        closes by itself

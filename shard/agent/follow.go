@@ -40,8 +40,8 @@ func (r *reconciler) follow(d shard.Decision, now time.Duration) {
 	})
 }
 
-// isWithoutStore reports whether the agent has had no answer of the store for T, and no primary has asked it for a
-// promise: others may be replacing the primary. due is when that will be so.
+// isWithoutStore reports whether the agent has had no answer of the store for T, and has given no primary a promise: others
+// may be replacing the primary. due is when that will be so.
 func (r *reconciler) isWithoutStore(now time.Duration) (out bool, due time.Duration) {
 	due = max(r.startedAt, r.report.answeredAt, r.promises.givenAt) + r.cfg.Timing.Timeout
 	return now >= due, due
@@ -64,7 +64,7 @@ func (r *reconciler) detachWithoutStore(now time.Duration) {
 	if r.task != nil || now < r.retryAt {
 		return
 	}
-	r.log.Warn("store does not answer, and no primary asks for a promise; the replica leaves its primary")
+	r.log.Warn("store does not answer, and no promise was given; the replica leaves its primary")
 	r.startTask("leave the primary", nil, r.cfg.Timing.Timeout, func(ctx context.Context) error {
 		return r.attach(ctx, "", shard.Replica, 0, "")
 	})

@@ -44,7 +44,7 @@ func (l *failoverLock) recognise() {
 // isHeld reports whether the agent holds the lock of the present primary.
 func (l *failoverLock) isHeld() bool { return l.heldValue != "" && l.primary == l.view.Row.Primary }
 
-// forget drops the claim to the lock without a call to the store: it expires.
+// forget drops the claim to the lock without a call to the store: others take it over after T.
 func (l *failoverLock) forget() { l.heldValue, l.trying = "", "" }
 
 // tryTake takes the lock: a free one after a little while, so that not all agents try at once, and that of a
@@ -116,7 +116,7 @@ func (l *failoverLock) release() {
 	l.forget()
 	l.background(workFailoverLock, l.cfg.storeTimeout(), func(ctx context.Context) func() {
 		if err := l.cfg.Registry.Unlock(ctx, shard.Lock{Shard: l.cfg.Shard, Primary: primary, Instead: heldValue}); err != nil {
-			l.log.Debug("failover lock could not be given back; it expires", "err", err)
+			l.log.Debug("failover lock could not be given back; others take it over after T", "err", err)
 		}
 		return func() { l.report.reread = true }
 	})
