@@ -65,8 +65,8 @@ func Keys(t reflect.Type) []Key {
 
 // isGone reports that a struct had a key of this name, which has no effect any more.
 func isGone(t reflect.Type, name string) bool {
-	for i := range t.NumField() {
-		if t.Field(i).Tag.Get("gone") == name {
+	for field := range t.Fields() {
+		if field.Tag.Get("gone") == name {
 			return true
 		}
 	}
