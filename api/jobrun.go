@@ -96,26 +96,28 @@ func (s *Server) claimRun(ctx context.Context, name, session string, wait time.D
 	if err != nil {
 		return j, run, now, err
 	}
-	_, again := j.RunningUnder(l.Term) // the caller has it already, and asks again
-	// A caller that has gone gets no run, and its session must not keep the job's lease.
-	if err = context.Cause(ctx); err == nil {
+	if err = context.Cause(ctx); err == nil { // a caller that has gone gets no run
 		j, now, err = s.claimUnder(ctx, name, job.Holder{Term: l.Term, Instance: l.Holder})
 	}
-	if err == nil {
-		if run, on := j.RunningUnder(l.Term); on {
-			return j, run, now, nil
-		}
+	if run, on := j.RunningUnder(l.Term); err == nil && on {
+		return j, run, now, nil
 	}
-	if again && err != nil { // it may be running there, under this lease
-		return j, job.Run{}, now, err
+	if errors.Is(err, job.ErrStale) { // another request of this session has given the lease back meanwhile
+		return j, job.Run{}, now, nil
 	}
+	return j, job.Run{}, now, errors.Join(err, s.releaseIdle(ctx, name, session, l))
+}
+
+// releaseIdle releases a job's lease unless a run is on under it: the caller may have asked again meanwhile, of another server too, or the
+// claim that had no answer may have been applied. Then the session keeps both, and whoever asks again is told of the run.
+func (s *Server) releaseIdle(ctx context.Context, name, session string, l lease.Lease) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Timeout)
 	defer cancel()
-	if errors.Is(err, lease.ErrUnknown) { // before the release: the next holder would record the run as lost, and nobody has started it
-		_, unclaimed := s.jobs.Change(ctx, name, job.Unclaim(l.Term))
-		err = errors.Join(err, unclaimed)
+	j, err := s.jobs.Change(ctx, name, job.Close(l.Term))
+	if _, on := j.RunningUnder(l.Term); err != nil || on {
+		return err
 	}
-	return j, job.Run{}, now, errors.Join(err, s.cfg.Store.Release(ctx, lease.ReleaseRequest{Lease: l.ID, Session: session, Term: l.Term, Reason: "nothing was due"}))
+	return s.cfg.Store.Release(ctx, lease.ReleaseRequest{Lease: l.ID, Session: session, Term: l.Term, Reason: "nothing was due"})
 }
 
 // claimUnder claims a run for the holder of the job's lease, and does not stop at that because the caller goes.

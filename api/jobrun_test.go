@@ -11,6 +11,7 @@ import (
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/job"
 	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/store"
 )
 
 func (g jobRig) session(name string) string {
@@ -125,7 +126,8 @@ func (s *silentJobs) Change(ctx context.Context, name string, decide job.Decisio
 	return job.Job{}, errors.Join(apply(), lease.ErrUnknown)
 }
 
-// TestNextRunUnknown: a run whose claim had no answer was not started. It is not lost, whether the claim reached the store or is yet to.
+// TestNextRunUnknown: a run whose claim had no answer is that of whoever asks again if the claim was applied. Otherwise it is anybody's, and a
+// claim that comes late is refused.
 func TestNextRunUnknown(t *testing.T) {
 	for name, late := range map[string]func() error{"applied": nil, "late": func() error { return errors.New("not claimed") }} {
 		t.Run(name, func(t *testing.T) {
@@ -135,18 +137,57 @@ func TestNextRunUnknown(t *testing.T) {
 			jobs := &silentJobs{Store: g.s.jobs, lose: true, late: late}
 			g.s.jobs = jobs
 			g.do("POST", "/v1/jobs/backup/runs/next", fmt.Sprintf(`{"session":%q}`, php)).want(504, "unknown_outcome")
+			who, session := "php", php
 			if late != nil {
 				if err := jobs.late(); !errors.Is(err, job.ErrStale) {
 					t.Errorf("a claim that comes after its lease was released: %v", err)
 				}
+				who, session = "perl", perl
+			} else {
+				g.do("POST", "/v1/jobs/backup/runs/next", fmt.Sprintf(`{"session":%q}`, perl)).want(204, "")
 			}
-			if run := g.next(perl); run.Instance != "perl" || run.Attempt != 1 {
-				t.Errorf("another got %+v", run)
+			if run := g.next(session); run.Instance != who || run.Attempt != 1 {
+				t.Errorf("%s got %+v", who, run)
 			}
 			if j := ask[apitype.Job](g, "GET", "/v1/jobs/backup", ""); j.Ended["lost"] != 0 {
 				t.Errorf("%+v", j)
 			}
 		})
+	}
+}
+
+// goneCaller is a store of leases in which a caller goes, and asks again, while its first request acquires.
+type goneCaller struct {
+	store.Store
+	gone func()
+}
+
+func (s *goneCaller) Acquire(ctx context.Context, e lease.Expectation) (lease.Lease, error) {
+	l, err := s.Store.Acquire(ctx, e)
+	if gone := s.gone; err == nil && gone != nil {
+		s.gone = nil
+		gone()
+	}
+	return l, err
+}
+
+// TestNextRunOfACallerWhoHasGone: whoever asks again gets the run, and keeps it when the first request ends.
+func TestNextRunOfACallerWhoHasGone(t *testing.T) {
+	g := newJobRig(t)
+	php, perl := g.session("php"), g.session("perl")
+	g.clock.pass(time.Hour)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var run apitype.Run
+	st := &goneCaller{Store: g.s.cfg.Store, gone: func() {
+		cancel()
+		run = g.next(php)
+	}}
+	g.s.cfg.Store, g.s.takeovers.store = st, st
+	send(t, g.s, request(ctx, "POST", "/v1/jobs/backup/runs/next", fmt.Sprintf(`{"session":%q}`, php)))
+	g.do("POST", "/v1/jobs/backup/runs/next", fmt.Sprintf(`{"session":%q}`, perl)).want(204, "")
+	if again := g.next(php); run.Term == 0 || again.Term != run.Term || !again.Scheduled.Equal(run.Scheduled) {
+		t.Errorf("asked again: %+v, and it was %+v", again, run)
 	}
 }
 

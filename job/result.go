@@ -63,9 +63,16 @@ func giveBack(claimed Run) Decision {
 	}
 }
 
-// Unclaim queues the run again that a claim without an answer may have claimed under the term, and has that claim refused if it comes
-// later. It is for the holder of the job's lease who has not started the run, before the release.
-func Unclaim(term int64) Decision { return closing(term, giveBack(Run{Term: term})) }
+// Close has claims under the term refused from now on, unless a run is on under it. It is for the holder of the job's lease, before the
+// release.
+func Close(term int64) Decision {
+	return func(j Job, now time.Time) (Change, error) {
+		if _, on := j.RunningUnder(term); on {
+			return Change{Job: j, Unchanged: true}, nil
+		}
+		return closing(term, giveBack(Run{Term: term}))(j, now)
+	}
+}
 
 // closing is a decision after which no claim under the term is accepted: one without an answer may reach the store when its lease has been
 // released, and would have a run on that nobody starts.
