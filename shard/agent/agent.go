@@ -60,7 +60,7 @@ func New(cfg Config) (*Agent, error) {
 	return wire(c), nil
 }
 
-// wire joins the components: each gets those that it reads, and callbacks for what it causes elsewhere.
+// wire joins the components: each gets those that it needs, and callbacks for what it causes in several.
 func wire(c *common) *Agent {
 	a := &Agent{common: c, trust: newTrust(c.clock), view: newViewCache(c), probe: newNodeProbe(c), watch: &leaseWatch{common: c}}
 	a.board.changed = make(chan struct{})
@@ -79,24 +79,23 @@ func wire(c *common) *Agent {
 		report: a.report, process: a.process, retry: c.cfg.retry(i/4, 5*i),
 	}
 	r := a.reconcile
-	a.arm = &armer{common: c, probe: a.probe, lease: a.lease, fence: a.fence, report: a.report, isOccupied: r.isOccupied}
-	a.inbox = &inbox{common: c, view: a.view, probe: a.probe, report: a.report, running: r.runningCommand, onAccept: r.onCommand}
-	a.members = &membership{common: c, probe: a.probe, view: a.view, lease: a.lease, report: a.report, isTaskRunning: r.isTaskRunning}
+	a.arm = &armer{common: c, probe: a.probe, lease: a.lease, fence: a.fence, report: a.report, reconcile: r}
+	a.inbox = &inbox{common: c, view: a.view, probe: a.probe, report: a.report, reconcile: r}
+	a.members = &membership{common: c, probe: a.probe, view: a.view, lease: a.lease, report: a.report, reconcile: r}
 	a.lock = &failoverLock{common: c, view: a.view, report: a.report}
 	a.promises = &promises{
 		common: c, probe: a.probe, fence: a.fence, trust: a.trust, sessions: a.sessions, lease: a.lease, view: a.view,
-		members: a.members, report: a.report, pendingRowUpdate: a.pendingRowUpdate, onGiven: a.lock.forget, givenUntil: c.folder.state().Promised,
+		members: a.members, report: a.report, pendingRowUpdate: a.pendingRowUpdate, lock: a.lock, givenUntil: c.folder.state().Promised,
 	}
 	r.arm, r.inbox, r.promises = a.arm, a.inbox, a.promises
 	a.orchestrate = &orchestrator{
 		common: c, view: a.view, watch: a.watch, report: a.report, promises: a.promises, lock: a.lock, peer: a.peer,
 		sent: map[string]time.Duration{},
 	}
-	a.save = &saver{common: c, probe: a.probe, view: a.view, lease: a.lease, fence: a.fence, isTrusted: r.isTrusted}
+	a.save = &saver{common: c, probe: a.probe, view: a.view, lease: a.lease, fence: a.fence, reconcile: r}
 	a.stop = &shutdown{common: c, view: a.view, fence: a.fence, report: a.report, process: a.process, reconcile: r}
 	p := a.probe
-	p.fence, p.lease, p.report, p.process = a.fence, a.lease, a.report, a.process
-	p.isTaskRunning, p.onProbe = r.isTaskRunning, a.arm.countRound
+	p.fence, p.lease, p.report, p.process, p.reconcile, p.onProbe = a.fence, a.lease, a.report, a.process, r, a.arm.countRound
 	p.onRestart = func() {
 		a.arm.armed = false
 		a.inbox.results = nil // they tell what the other process had; the orchestrator asks again

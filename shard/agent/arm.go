@@ -16,8 +16,8 @@ type armer struct {
 	lease  *shardLease
 	fence  *fence
 	report *reporter
-	// isOccupied reports whether the reconciler works on the node, or its writes are paused.
-	isOccupied func() bool
+	// reconcile may work on the node, or have paused its writes.
+	reconcile *reconciler
 
 	armed bool // as it is reported: a promise that holds until a report without it was accepted
 	// rounds counts probes in a row with enough replicas; negative: without.
@@ -29,7 +29,7 @@ type armer struct {
 
 // step arms or disarms the fence if there is reason to.
 func (a *armer) step(now time.Duration) {
-	if a.lease.held == nil || !a.fence.isOpen() || a.isOccupied() || a.busy[workArmFence] || a.probe.state.Role != shard.Primary {
+	if a.lease.held == nil || !a.fence.isOpen() || a.reconcile.isOccupied() || a.busy[workArmFence] || a.probe.state.Role != shard.Primary {
 		return
 	}
 	need := max(1, a.cfg.MinReplicas)

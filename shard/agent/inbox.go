@@ -13,13 +13,10 @@ import (
 // inbox holds the commands that wait for the reconciler, and the results of those that were carried out.
 type inbox struct {
 	*common
-	view   *viewCache
-	probe  *nodeProbe
-	report *reporter
-	// running returns the command that is being carried out, nil if there is none.
-	running func() *shard.Command
-	// onAccept is called with each command that was put into the queue.
-	onAccept func(shard.Command)
+	view      *viewCache
+	probe     *nodeProbe
+	report    *reporter
+	reconcile *reconciler
 
 	queue      []shard.Command
 	acceptedAt time.Duration // when the latest command came
@@ -55,7 +52,7 @@ func (b *inbox) accept(c shard.Command) {
 		b.log.Info("command dropped", "command", c.ID, "why", why)
 		return
 	}
-	switch running := b.running(); {
+	switch running := b.reconcile.runningCommand(); {
 	case !b.report.isRegistered():
 		return // the orchestrator sends it again
 	case slices.ContainsFunc(b.results, func(r shard.Result) bool { return r.ID == c.ID }):
@@ -72,7 +69,7 @@ func (b *inbox) accept(c shard.Command) {
 	if len(b.queue) > shard.MaxQueue {
 		b.queue = b.queue[1:]
 	}
-	b.onAccept(c)
+	b.reconcile.onCommand(c)
 }
 
 // hasPromotion reports whether a promotion waits.

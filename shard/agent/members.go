@@ -12,18 +12,17 @@ import (
 // membership keeps the row's members, and the name of the lineage, as they are. The primary's agent does so.
 type membership struct {
 	*common
-	probe  *nodeProbe
-	view   *viewCache
-	lease  *shardLease
-	report *reporter
-	// isTaskRunning reports whether the reconciler works on the node.
-	isTaskRunning func() bool
+	probe     *nodeProbe
+	view      *viewCache
+	lease     *shardLease
+	report    *reporter
+	reconcile *reconciler
 
 	triedAt time.Duration
 }
 
 func (m *membership) step(now time.Duration) {
-	if !m.lease.isValid() || m.isTaskRunning() || m.report.failing != 0 || m.busy[workAdmitMembers] ||
+	if !m.lease.isValid() || m.reconcile.isTaskRunning() || m.report.failing != 0 || m.busy[workAdmitMembers] ||
 		!m.view.isPrimary() || m.view.Row.Plan != nil || now < m.triedAt+m.cfg.Timing.Interval/4 {
 		return
 	}

@@ -28,14 +28,13 @@ const (
 // the agent's clock.
 type nodeProbe struct {
 	*common
-	fence   *fence
-	lease   *shardLease
-	report  *reporter
-	process *supervisor
+	fence     *fence
+	lease     *shardLease
+	report    *reporter
+	process   *supervisor
+	reconcile *reconciler
 	// onRestart is called when the node's process is found to be another one.
 	onRestart func()
-	// isTaskRunning reports whether the reconciler works on the node.
-	isTaskRunning func() bool
 	// onProbe is called with each result that was asked for by the loop.
 	onProbe func()
 
@@ -256,7 +255,7 @@ func (p *nodeProbe) accept(n shard.State, asked time.Duration) {
 		p.report.urgent = true
 	}
 	// The announcement stays while a task may still be opening the fence.
-	if n.Fence != shard.Closed || !p.fence.isOpen() && !p.isTaskRunning() {
+	if n.Fence != shard.Closed || !p.fence.isOpen() && !p.reconcile.isTaskRunning() {
 		p.announcedFence = ""
 	}
 	p.process.adopt(n.PID)

@@ -21,10 +21,9 @@ type promises struct {
 	view     *viewCache
 	members  *membership
 	report   *reporter
+	lock     *failoverLock
 	// pendingRowUpdate returns why, if this agent is about to change the row of a plan or to promote its node.
 	pendingRowUpdate func() (why string)
-	// onGiven drops this agent's claim to orchestrate.
-	onGiven func()
 
 	givenUntil  time.Duration // until when this agent has promised not to act
 	givenAt     time.Duration // when it last promised
@@ -57,7 +56,7 @@ func (p *promises) grant(q shard.Promise, mac string) (answer string, err error)
 			p.givenAt = p.now()
 			until = p.givenAt + q.For
 			p.givenUntil = max(p.givenUntil, until)
-			p.onGiven()
+			p.lock.forget() // and with it the claim to orchestrate
 		}
 	})
 	switch {

@@ -14,7 +14,7 @@ type saver struct {
 	view      *viewCache
 	lease     *shardLease
 	fence     *fence
-	isTrusted func() bool
+	reconcile *reconciler
 
 	savedAt time.Duration
 	logs    []logSample // of this node as the primary, oldest first
@@ -44,7 +44,7 @@ func (s *saver) step(now time.Duration) {
 	if !s.probe.answered || s.probe.unexamined || s.view.isPrimary() && n.Role == shard.Replica {
 		return // a primary that was restarted as a replica must be known as such until it continues
 	}
-	holding := s.lease.held != nil && s.fence.isOpen() && s.isTrusted()
+	holding := s.lease.held != nil && s.fence.isOpen() && s.reconcile.isTrusted()
 	next := m.Updated(n, holding)
 	next.PrimaryLog = s.primaryLog(m.PrimaryLog, holding, now)
 	before, after := m.PrimaryLog, next.PrimaryLog
