@@ -174,8 +174,9 @@ func (u *SoakUsers) enqueue(random *rand.Rand, key string) {
 	}
 }
 
-func (u *SoakUsers) beat(random *rand.Rand, source string) {
-	u.ask(random, "heartbeat", "POST", "/v1/ping/hb/"+source, "")
+func (u *SoakUsers) beat(random *rand.Rand, source string) (well bool) {
+	_, well = u.ask(random, "heartbeat", "POST", "/v1/ping/hb/"+source, "")
+	return well
 }
 
 // sicken has a source beat for a while, fall silent until the sink is told, and beat until that is told, again and again.
@@ -183,9 +184,10 @@ func (u *SoakUsers) sicken() {
 	random := rand.New(rand.NewPCG(u.Seed, 13))
 	for {
 		for _, down := range []bool{true, false} {
+			known := false // to a server: of a source that none has heard of, no sink is told
 			for begun := since(); u.Soak.Sink.Stands("sick") != down || since() < begun+10*time.Second; {
-				if !down || since() < begun+5*time.Second {
-					u.beat(random, "sick")
+				if !down || !known || since() < begun+5*time.Second {
+					known = u.beat(random, "sick") || known
 				}
 				if !u.pass(soakCheck) {
 					return
