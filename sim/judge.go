@@ -109,6 +109,7 @@ func (j *judge) EndSession(ctx context.Context, id, reason string) error {
 func (j *judge) Acquire(ctx context.Context, c lease.Expectation) (lease.Lease, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	was, _ := j.Target.Get(ctx, c.Lease)
 	l, err := j.Target.Acquire(ctx, c)
 	j.trace("acquire for %.6s, seen %d %.6s %d, waited %t → %d %.6s %d, remaining %v, %v",
 		c.Session, c.Seen.Term, c.Seen.Session, c.Seen.Seq, c.Waited, l.Term, l.Session, l.Seq, l.Remaining, err)
@@ -118,6 +119,9 @@ func (j *judge) Acquire(ctx context.Context, c lease.Expectation) (lease.Lease, 
 	if l.Term == j.term && l.Session == j.before {
 		j.holder = l.Session // the backup has the lease, and its holder asked again
 		return l, err
+	}
+	if j.restored && l.Term == was.Term && l.Session == was.Session {
+		return l, err // an older term of the one who asks is back: that is no grant, and its keeper gives it back
 	}
 	j.grants++
 	if l.Term <= j.term {
