@@ -25,7 +25,7 @@ func (r *reconciler) promote(ctx context.Context, c shard.Command, plan shard.Pl
 		return err
 	}
 	r.sessions.start() // it takes a moment; the node is promoted meanwhile
-	n, err := r.promoteNode(ctx)
+	n, err := r.promoteNode(ctx, plan.Kind == shard.Switchover)
 	if err != nil {
 		r.abandonPromotion(ctx, err)
 		return err
@@ -57,15 +57,16 @@ func (r *reconciler) abandonPromotion(ctx context.Context, err error) {
 	}
 }
 
-// promoteNode makes the node a primary and returns what it is then.
-func (r *reconciler) promoteNode(ctx context.Context) (shard.State, error) {
+// promoteNode makes the node a primary and returns what it is then. With whole it refuses one that does not have all it had.
+func (r *reconciler) promoteNode(ctx context.Context, whole bool) (shard.State, error) {
 	n, err := r.probe.probeNow(ctx)
 	if err != nil {
 		return n, err
 	}
 	if n.Role != shard.Primary {
-		// In a switchover it follows its primary until here. If that was restarted meanwhile, it may be copying anew.
-		if n.Link != nil && n.Link.Syncing {
+		// In a switchover it follows its primary until here. If that was restarted meanwhile, it may be copying anew, or have
+		// lost that primary in the middle of it.
+		if n.Link != nil && n.Link.Syncing || whole && !r.folder.state().HasAllData(n) {
 			return n, errors.New("it has begun another copy of its primary's data, which is not complete")
 		}
 		if err := r.withNodeTimeout(ctx, r.node.Promote); err != nil {
