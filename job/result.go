@@ -66,11 +66,12 @@ func giveBack(claimed Run) Decision {
 // Close has claims under the term refused from now on, unless a run is on under it. It is for the holder of the job's lease, before the
 // release.
 func Close(term int64) Decision {
+	unchanged := func(j Job, _ time.Time) (Change, error) { return Change{Job: j, Unchanged: true}, nil }
 	return func(j Job, now time.Time) (Change, error) {
 		if _, on := j.RunningUnder(term); on {
-			return Change{Job: j, Unchanged: true}, nil
+			return unchanged(j, now)
 		}
-		return closing(term, giveBack(Run{Term: term}))(j, now)
+		return closing(term, unchanged)(j, now)
 	}
 }
 

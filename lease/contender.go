@@ -56,10 +56,9 @@ type slot struct {
 
 // Acquire waits until one of the leases is taken. It returns [ErrLapsed] when
 // the contender's own session has ended, and the cause of ctx when that ends;
-// after an unknown outcome it reads back before it believes either. If it returns before
-// it could, the session may hold a lease that nobody knows of: its caller asks again, or gives it back as [Keeper.Acquire]
-// does. Called again
-// for the next session, it keeps what its takeover policies have counted.
+// after an unknown outcome it reads back before it believes either. If it returns before it could,
+// the session may hold a lease that nobody knows of: its caller asks again, or gives it back as
+// [Keeper.Acquire] does. Called again for the next session, it keeps what its takeover policies have counted.
 func (c *Contender) Acquire(ctx context.Context) (Lease, error) {
 	sub := c.Notifier.SubscribeIfFew(c.Leases...)
 	defer sub.Close()

@@ -141,9 +141,54 @@ func (h *HeldLease) Release(ctx context.Context, successor, reason string) error
 	return h.keeper.release(ctx, h.Active, h.store, h.Lease, successor, reason)
 }
 
-// whileKept returns a context for giving a lease back: see [HeldLease.Release].
-func (k *Keeper) whileKept(ctx context.Context, live *ActiveSession) (context.Context, func()) {
+func (k *Keeper) release(ctx context.Context, live *ActiveSession, through Acquirer, l Lease, successor, reason string) error {
+	err := k.retryWhileKept(ctx, live, func(ctx context.Context) error {
+		err := through.Release(ctx, ReleaseRequest{
+			Lease: l.ID, Session: l.Session, Term: l.Term,
+			Successor: successor, Reserve: k.cfg.Timing.Timeout, Reason: TruncateReason(reason),
+		})
+		if errors.Is(err, ErrNotHeld) {
+			return nil // an earlier attempt whose answer was lost released it, or another has acquired it
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("releasing %s: %w; it is free %v after the last renewal of its session", l.ID, err, k.cfg.Timing.Timeout)
+	}
+	return nil
+}
+
+// giveBackUnknown releases each lease whose acquisition had no answer, if the session holds it after all: nobody would work
+// under it, and it would be free for nobody else.
+func (k *Keeper) giveBackUnknown(ctx context.Context, c *Contender, live *ActiveSession) {
+	for _, s := range c.slots {
+		if !s.unknown {
+			continue
+		}
+		s.unknown = false
+		if err := k.readAndRelease(ctx, c, live, s.id); err != nil {
+			k.log.Warn("it may be held by nobody's work until this session ends", "lease", s.id.String(), "err", err)
+		}
+	}
+}
+
+func (k *Keeper) readAndRelease(ctx context.Context, c *Contender, live *ActiveSession, id ID) error {
+	defer live.Retain()()
+	var held Lease
+	err := k.retryWhileKept(ctx, live, func(ctx context.Context) (err error) {
+		held, err = c.Store.Get(ctx, id)
+		return err
+	})
+	if err != nil || held.Session != c.Session || held.Ended {
+		return err
+	}
+	return k.release(ctx, live, c.through(), held, "", "its acquisition had no answer")
+}
+
+// retryWhileKept calls the store until that answers or refuses for good, for as long as [HeldLease.Release] says.
+func (k *Keeper) retryWhileKept(ctx context.Context, live *ActiveSession, call func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*k.cfg.Timing.Timeout)
+	defer cancel()
 	go func() {
 		select {
 		case <-live.Done():
@@ -151,47 +196,10 @@ func (k *Keeper) whileKept(ctx context.Context, live *ActiveSession) (context.Co
 		case <-ctx.Done():
 		}
 	}()
-	return ctx, cancel
-}
-
-// giveBackUnknown releases each lease whose acquisition had no answer, if the session holds it after all: nobody would work
-// under it, and it would be free for nobody else.
-func (k *Keeper) giveBackUnknown(ctx context.Context, c *Contender, live *ActiveSession) {
-	defer live.Retain()()
-	ctx, cancel := k.whileKept(ctx, live)
-	defer cancel()
-	for _, s := range c.slots {
-		for retry := k.retry(); s.unknown; {
-			l, err := callStore(ctx, c.Timing, func(ctx context.Context) (Lease, error) { return c.Store.Get(ctx, s.id) })
-			s.unknown = err != nil && !isPermanent(err) && Sleep(ctx, k.cfg.Clock, retry.Next())
-			if err == nil && l.Session == c.Session && !l.Ended {
-				err = k.release(ctx, live, c.through(), l, "", "its acquisition had no answer")
-			}
-			if err != nil && !s.unknown {
-				k.log.Warn("it may be held by nobody's work until this session ends", "lease", s.id.String(), "err", err)
-			}
-		}
-	}
-}
-
-func (k *Keeper) release(ctx context.Context, live *ActiveSession, through Acquirer, l Lease, successor, reason string) error {
-	timing := k.cfg.Timing
-	ctx, cancel := k.whileKept(ctx, live)
-	defer cancel()
 	for retry := k.retry(); ; {
-		_, err := callStore(ctx, timing, func(ctx context.Context) (struct{}, error) {
-			return struct{}{}, through.Release(ctx, ReleaseRequest{
-				Lease: l.ID, Session: l.Session, Term: l.Term,
-				Successor: successor, Reserve: timing.Timeout, Reason: TruncateReason(reason),
-			})
-		})
-		// Not held: an earlier attempt whose answer was lost released it, or another
-		// has acquired it.
-		if err == nil || errors.Is(err, ErrNotHeld) {
-			return nil
-		}
-		if isPermanent(err) || !Sleep(ctx, k.cfg.Clock, retry.Next()) {
-			return fmt.Errorf("releasing %s: %w; it is free %v after the last renewal of its session", l.ID, err, timing.Timeout)
+		_, err := callStore(ctx, k.cfg.Timing, func(ctx context.Context) (struct{}, error) { return struct{}{}, call(ctx) })
+		if err == nil || isPermanent(err) || !Sleep(ctx, k.cfg.Clock, retry.Next()) {
+			return err
 		}
 	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"io"
 	"log/slog"
 	"os"
@@ -101,14 +100,4 @@ func operator() string {
 		return "somebody@" + instance.Hostname()
 	}
 	return u.Username + "@" + instance.Hostname()
-}
-
-// sleep waits, and reports whether ctx continues.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
 }

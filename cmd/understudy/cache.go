@@ -13,6 +13,7 @@ import (
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/cache/protocol"
+	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/internal/settings"
 	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/internal/usererr"
@@ -121,7 +122,7 @@ func (a *app) tellWaiting(ctx context.Context, key string) (stop func()) {
 	}
 	go func() {
 		defer close(done)
-		for began := time.Now(); sleep(ctx, progressEvery); {
+		for began := time.Now(); backoff.Sleep(ctx, progressEvery); {
 			fmt.Fprintf(a.stderr, "waiting for %s, %s so far\n", termtext.Text(key), termtext.Brief(time.Since(began)))
 		}
 	}()

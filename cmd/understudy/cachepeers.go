@@ -11,6 +11,7 @@ import (
 
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/api/client"
+	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/internal/instance"
 	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/internal/usererr"
@@ -128,7 +129,7 @@ func (a *app) watchCache(ctx context.Context, peer *client.Client, prefix string
 		case !errors.As(err, &broken):
 			fmt.Fprintf(a.stderr, "%s  %s\n", time.Now().Format("15:04:05"), termtext.Text(err.Error()))
 		}
-		if !sleep(ctx, time.Second) {
+		if !backoff.Sleep(ctx, time.Second) {
 			return nil
 		}
 	}

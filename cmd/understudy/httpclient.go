@@ -67,7 +67,7 @@ func (p retryTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		_, _ = io.CopyN(io.Discard, answer.Body, maxDrain) // read to its end, the connection can be used again
 		answer.Body.Close()
-		if !sleep(r.Context(), wait) {
+		if !backoff.Sleep(r.Context(), wait) {
 			return nil, context.Cause(r.Context())
 		}
 		if r = r.Clone(r.Context()); r.GetBody != nil {
@@ -89,6 +89,6 @@ func waitAsTold(ctx context.Context, err error) bool {
 		return false
 	}
 	wait := min(max(time.Duration(refused.RetryAfterMS)*time.Millisecond, leastPause), longestTold)
-	sleep(ctx, wait+backoff.Random(time.Second))
+	backoff.Sleep(ctx, wait+backoff.Random(time.Second))
 	return true
 }

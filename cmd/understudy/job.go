@@ -12,6 +12,7 @@ import (
 
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/api/client"
+	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/job"
 )
@@ -269,7 +270,7 @@ func (a *app) printLogs(ctx context.Context, c *client.Client, name, run string,
 		if !follow || r.State != "running" {
 			return nil
 		}
-		if !sleep(ctx, followEvery) {
+		if !backoff.Sleep(ctx, followEvery) {
 			return nil
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/internal/usererr"
 	"github.com/understudy-ha/understudy/store"
@@ -297,7 +298,7 @@ func (w waiter) wait(ctx context.Context, queue, id string) (apitype.Message, er
 			reported = true
 			fmt.Fprintf(w.app.stderr, "%s waits for an operator (%s); see: understudy queue retry %s\n", termtext.Text(id), termtext.Text(endOf(b)), termtext.Text(id))
 		}
-		if !sleep(ctx, next) {
+		if !backoff.Sleep(ctx, next) {
 			return b, waited(ctx, context.Cause(ctx), id+" is "+last)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/internal/usererr"
 	"github.com/understudy-ha/understudy/lease"
@@ -273,7 +274,7 @@ func (d *adder) add(ctx context.Context, group []dispatch.Message) ([]bool, erro
 			return added, err
 		}
 		d.app.Log.Warn("outcome unknown or not stored; retrying", "err", err)
-		if !sleep(ctx, time.Duration(n)*200*time.Millisecond) {
+		if !backoff.Sleep(ctx, time.Duration(n)*200*time.Millisecond) {
 			return nil, context.Cause(ctx)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/api/client"
+	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/shard"
 )
@@ -163,7 +164,7 @@ func (a *app) watchPrimary(ctx context.Context, name string) error {
 					}
 					return nil
 				})
-				sleep(ctx, time.Second)
+				backoff.Sleep(ctx, time.Second)
 			}
 			return nil
 		}

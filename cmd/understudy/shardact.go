@@ -11,6 +11,7 @@ import (
 
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/api/client"
+	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/internal/shardagent"
 	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/internal/usererr"
@@ -216,7 +217,7 @@ func (a *app) requestWhenFree(ctx context.Context, c *client.Client, name string
 			a.Log.Info("replicas are still switching to the new primary; waiting for them", "shard", name, "epoch", s.Plan.Epoch)
 			logged = true
 		}
-		if !sleep(ctx, 100*time.Millisecond) {
+		if !backoff.Sleep(ctx, 100*time.Millisecond) {
 			return "", fmt.Errorf("%w: replicas of shard %q are still switching to its new primary (epoch %d); try again, or see: understudy shard show %s", shard.ErrFailed, name, s.Plan.Epoch, name)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/api/client"
+	"github.com/understudy-ha/understudy/internal/backoff"
 )
 
 // status is all that status shows.
@@ -104,7 +105,7 @@ func shardsAfter(ctx context.Context, c *client.Client, q client.ShardQuery) ([]
 		if answer, ok := errors.AsType[*client.Error](err); !ok || answer.Code != "not_ready" {
 			return shards.Shards, err
 		}
-		if !sleep(ctx, 20*time.Millisecond) {
+		if !backoff.Sleep(ctx, 20*time.Millisecond) {
 			return nil, fmt.Errorf("the shards were not read yet: %w", context.Cause(ctx))
 		}
 	}
