@@ -35,6 +35,9 @@ var caches = histories[CacheResult]{
 // TestCacheSimulation is TestSimulation for the cache. A seed does the same each time.
 func TestCacheSimulation(t *testing.T) { caches.explore(t) }
 
+// TestCacheSeeds replays the seeds of the cache that once failed.
+func TestCacheSeeds(t *testing.T) { caches.again(t, "testdata/cache_seeds.txt") }
+
 // TestCacheSimulationRepeats proves that a seed can be replayed.
 func TestCacheSimulationRepeats(t *testing.T) {
 	for seed := range uint64(runs(t, 4, 40)) {

@@ -104,7 +104,7 @@ func (m *Machine) restoreMembers(stored MembersState) {
 		m.abstain = m.now.Boot + m.setup.Timings.AnnounceTimeout
 	}
 	if len(change) > 0 {
-		m.floor = max(m.floor, m.termsBefore())
+		m.floor = max(m.floor, m.unseenTerm())
 		m.owe(stored.Members)
 		m.recountRemovals()
 	}
@@ -113,19 +113,12 @@ func (m *Machine) restoreMembers(stored MembersState) {
 	}
 }
 
-// termsBefore is a term up to which any may have been used under an earlier list: a
-// majority of the list before the last one need not share a peer with a majority of
-// the present list, so nobody here need have seen its last term.
-func (m *Machine) termsBefore() int64 {
-	return m.now.Wall + (m.setup.Timings.Reach() - m.setup.Timings.Skew).Milliseconds()
-}
-
 // owe remembers that new members must drop what they have: it may have been removed
 // while they were no members, when nobody told them.
 func (m *Machine) owe(old Members) {
 	for url := range m.peers {
 		if !old.Has(url) {
-			m.removals.owed[url] = m.now.Wall + m.setup.Timings.Reach().Milliseconds()
+			m.removals.owed[url] = m.unseenTerm()
 		}
 	}
 	for url := range m.removals.owed {
@@ -142,7 +135,9 @@ func (m *Machine) adopt(next Members) {
 	m.members, m.listDigest = next, next.Digest()
 	if len(change) > 0 {
 		m.listAt, m.listSettled = m.now.Boot, false
-		m.floor = max(m.floor, m.termsBefore())
+		// A majority of the list before the last one need not share a peer with a majority of the present list, so
+		// nobody here need have seen its last term.
+		m.floor = max(m.floor, m.unseenTerm())
 	}
 	m.partitioned = false
 	var gone []string

@@ -138,7 +138,7 @@ func (r *removals) next() time.Duration {
 func (m *Machine) startRemoval(in RemoveKeys) {
 	// It reaches a little into the future, so that a fetch that began before is of a
 	// lower term.
-	r := Removal{in.Scope, in.Name, max(m.now.Wall+m.setup.Timings.Reach().Milliseconds(), m.usedTerm(in.Name)+1)}
+	r := Removal{in.Scope, in.Name, max(m.unseenTerm(), m.usedTerm(in.Name)+1)}
 	covers := r.covers
 	for _, k := range m.keys {
 		if covers(k.name) {

@@ -69,6 +69,9 @@ func (m *Machine) usedTerm(name string) int64 {
 	return max(e.Used, e.Term, m.floor, m.setup.Table.Forgot(), m.removals.floor(name))
 }
 
+// unseenTerm is a term up to which others may have used any that this peer has not seen; see [Timings.Reach].
+func (m *Machine) unseenTerm() int64 { return m.now.Wall + m.setup.Timings.Reach().Milliseconds() }
+
 // markUsed remembers that a term was used here. Term 0, in which candidates of the
 // original begin, uses up 1 as well: 0 means unset.
 func (m *Machine) markUsed(name string, term int64) {

@@ -72,10 +72,10 @@ func (t Timings) WithDefaults() Timings {
 	return t
 }
 
-// Reach is how far ahead of its wall clock a peer has to start a removal, or terms of
-// which it remembers nothing: beyond the terms of others, whose clocks may be ahead by
-// Skew, and who begin above a ceiling, which leads the clock by twice AnnounceTimeout
-// (ensureCeiling), when they have restarted; the second is for several restarts in a row.
+// Reach is how far ahead of its wall clock a peer has to start a removal, or terms where it cannot know which were used,
+// because its storage is new or the members have changed: beyond the terms of others, whose clocks may be ahead by Skew,
+// and who begin above a ceiling, which leads the clock by twice AnnounceTimeout (ensureCeiling), when they have
+// restarted; the second is for several restarts in a row.
 func (t Timings) Reach() time.Duration { return t.Skew + 2*t.AnnounceTimeout + time.Second }
 
 // lossWait is how long something can rest on the votes and fetches of a peer that has forgotten them.
