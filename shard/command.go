@@ -13,7 +13,7 @@ type Order string
 const (
 	OrderFence   Order = "fence"   // close the fence
 	OrderDetach  Order = "detach"  // leave the primary, keep what was copied, and report the frozen txn id
-	OrderPause   Order = "pause"   // let writes wait, close the fence, report the txn id; it ends by itself
+	OrderPause   Order = "pause"   // let writes wait, report the txn id, and close the fence before the pause ends by itself
 	OrderCatchUp Order = "catch"   // wait until the copy has reached Txn
 	OrderYield   Order = "yield"   // give the shard's lease up for Node To
 	OrderPromote Order = "promote" // become the primary: see package agent, "How a failover goes"

@@ -265,7 +265,8 @@ func (v View) leastOf(me Self) (at int64, certain bool) {
 	return max(had, v.Row.began()), false
 }
 
-// longerCopy is why a primary that was restarted lacks data: a member that lives has more of the same lineage.
+// longerCopy is why a primary that was restarted lacks data: a member that lives has more of the same lineage, also one
+// that was promoted out of it and never opened, because its plan failed.
 func (v View) longerCopy(me Self) string {
 	if len(v.Row.Lineages) == 0 {
 		return ""
@@ -273,14 +274,15 @@ func (v View) longerCopy(me Self) string {
 	last := v.Row.Lineages[len(v.Row.Lineages)-1].ID
 	at, certain := v.leastOf(me)
 	for _, r := range v.Nodes {
-		if _, member := v.Row.Member(r.ID); !member || r.ID == me.ID || !r.Live() || !r.Synced || r.Lineage.ID != last {
+		if _, member := v.Row.Member(r.ID); !member || r.ID == me.ID || !r.Live() || !r.Synced || r.Lineage.ID != last && r.Before.ID != last {
 			continue
 		}
+		its, _ := v.Row.position(r)
 		switch {
-		case certain && r.Txn > at:
-			return fmt.Sprintf("%s has more: it stands at %d, and this node at %d", r.Label(), r.Txn, at)
-		case !certain && r.Txn > 0 && r.Txn >= at:
-			return fmt.Sprintf("%s may have more: it stands at %d, and this node does not tell where it stands", r.Label(), r.Txn)
+		case certain && its > at:
+			return fmt.Sprintf("%s has more: it stands at %d, and this node at %d", r.Label(), its, at)
+		case !certain && its > 0 && its >= at:
+			return fmt.Sprintf("%s may have more: it stands at %d, and this node does not tell where it stands", r.Label(), its)
 		}
 	}
 	return ""

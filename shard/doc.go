@@ -41,8 +41,8 @@
 //
 // # When a primary is lost
 //
-// [Judge] is the rule. Two signals are needed: the session of its agent has lapsed by the store's
-// clock and by the judge's own, and no live agent gets an answer from the node. A replica with input
+// [Judge] is the rule. Two signals are needed: the session of its agent has lapsed by the
+// judge's own count ([lease.TakeoverPolicy]), and no live agent gets an answer from the node. A replica with input
 // from it since then vetoes. That its agent saw the process end is proof by itself, and needs no
 // waiting. Silence is no proof: it must last for the timeout T, and at least as long as the node's own
 // fence takes to close, and counts only when so many replicas have left the primary, or are proven dead, that

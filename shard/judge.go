@@ -80,7 +80,7 @@ func Judge(v View, seen Observation, fenceDelay time.Duration) Finding {
 	// Somebody was promoted and did not finish, or has not written the row yet. Its agent gives the lease up.
 	case heldByOther && !v.Lease.Free() && !seen.LeaseTakeable:
 		return Finding{Health: Doubtful, Why: fmt.Sprintf("its lease is held by the agent of %s, which is not the primary", holder.Label())}
-	// A lapse is believed only by the store's clock and this agent's own together.
+	// When a lapse is believed is package lease's rule: [lease.TakeoverPolicy].
 	case !seen.LeaseTakeable:
 		return Finding{Health: Fine, Why: "its agent holds the lease"}
 	// It reports, but serves nobody, and cannot get the lease: after T nothing is lost by replacing it.

@@ -297,10 +297,10 @@ func (t planner) following(p Plan) Action {
 	case len(left) == 0:
 		return t.completePlan("")
 	// Copies may take hours. Agents continue by themselves without a plan.
-	case t.seen.PhaseFor >= t.policy.FollowWait:
+	case t.seen.PhaseFor >= followWait:
 		return t.completePlan(fmt.Sprintf("%d still copying", len(left)))
 	}
-	return Action{Wait: min(t.policy.Patience, t.policy.FollowWait-t.seen.PhaseFor)}
+	return Action{Wait: min(t.policy.Patience, followWait-t.seen.PhaseFor)}
 }
 
 // notFollowing are the members that live and do not follow the new primary yet, those that

@@ -22,8 +22,8 @@ func (t planner) startAutomatic() Action {
 	}
 	// What keeps failing is not made better by moving it around. One that is proved to be dead or closed serves nobody:
 	// leaving it in its place helps nobody.
-	if n := len(row.recentFailovers(t.view.Now, t.policy.FlapWindow)); n >= t.policy.FlapLimit && !t.finding.Proved {
-		return Action{Blocked: fmt.Sprintf("shard %q failed over %d times within %v; find out why, then: understudy shard failover %s", name, n, t.policy.FlapWindow, name)}
+	if n := len(row.recentFailovers(t.view.Now, flapWindow)); n >= t.policy.FlapLimit && !t.finding.Proved {
+		return Action{Blocked: fmt.Sprintf("shard %q failed over %d times within %v; find out why, then: understudy shard failover %s", name, n, flapWindow, name)}
 	}
 	// Only a failover that did something counts, not a request that was refused.
 	if last := row.Last; last != nil && last.Failed != "" && last.Kind == Failover && len(last.Steps) > 0 {

@@ -23,22 +23,22 @@ type Policy struct {
 	Patience time.Duration
 	// HookTimeout is how much longer a promotion may take, because a hook comes before it. Default 0.
 	HookTimeout time.Duration
-	// FollowWait is how long a plan waits for its replicas to follow. Default 1 min;
-	// those that need longer continue by themselves.
-	FollowWait time.Duration
-	// FlapLimit is how many automatic failovers may happen within FlapWindow, but for those of a primary that is proved
-	// to be dead or closed. Default 5 in 10 min.
-	FlapLimit  int
-	FlapWindow time.Duration
+	// FlapLimit is how many automatic failovers may happen within 10 min, but for those of a primary that is proved
+	// to be dead or closed. Default 5.
+	FlapLimit int
 }
+
+const (
+	// followWait is how long a plan waits for its replicas to follow; those that need longer continue by themselves.
+	followWait = time.Minute
+	flapWindow = 10 * time.Minute
+)
 
 // WithDefaults fills what is zero.
 func (p Policy) WithDefaults() Policy {
 	p.Parallel = cmp.Or(p.Parallel, 1)
 	p.Patience = cmp.Or(p.Patience, 2*time.Second)
-	p.FollowWait = cmp.Or(p.FollowWait, time.Minute)
 	p.FlapLimit = cmp.Or(p.FlapLimit, 5)
-	p.FlapWindow = cmp.Or(p.FlapWindow, 10*time.Minute)
 	return p
 }
 
@@ -114,7 +114,7 @@ func (t planner) next() Action {
 func (t planner) hasLiveOrchestrator(p Plan) bool {
 	limit := 4*t.policy.Patience + t.policy.HookTimeout + p.Timeout
 	if p.Phase == Following {
-		limit += t.policy.FollowWait
+		limit += followWait
 	}
 	r, ok := t.view.Node(p.ByNode)
 	return ok && p.ByNode != t.seen.Node && r.Live() && r.Instance == p.By && t.seen.PhaseFor < limit

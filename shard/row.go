@@ -91,7 +91,7 @@ type Phase string
 
 // Phases.
 const (
-	Pausing   Phase = "pausing"   // switchover: the old primary pauses writes and closes its fence
+	Pausing   Phase = "pausing"   // switchover: the old primary lets writes wait, and closes its fence before the pause ends
 	Catching  Phase = "catching"  // switchover: the chosen replica gets the last of them
 	Fencing   Phase = "fencing"   // failover of one that lives: it closes its fence
 	Detaching Phase = "detaching" // failover: replicas leave the old primary, so that what they have stands still

@@ -129,6 +129,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("%w: priority and min replicas cannot be negative, and there are at most %d members", lease.ErrInvalid, shard.MaxMembers)
 	case c.RestartGrace < 0 || c.HookTimeout < 0:
 		return fmt.Errorf("%w: restart grace and hook timeout cannot be negative", lease.ErrInvalid)
+	case c.Policy.MaxLag < 0 || c.Policy.Parallel < 1 || c.Policy.FlapLimit < 0 || c.Policy.Patience < 0:
+		return fmt.Errorf("%w: the lag, patience and failovers of a policy cannot be negative, and one replica at least copies at once", lease.ErrInvalid)
 	}
 	return c.validateTiming()
 }

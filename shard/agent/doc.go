@@ -23,6 +23,7 @@
 //	orchestrate  carries out what the planner wants done (orchestrator), under the failover lock (failoverLock)
 //	save         saves what must survive a restart (saver)
 //	report       sends the node's record, and gets the shard's view back (reporter, viewCache)
+//	shutdown     hands a primary over when the agent is told to stop, and ends the loop (stop.go)
 //
 // Beside the loop, a goroutine of its own closes the fence when trust ends (fence, trust), so that nothing else that
 // hangs is in its way.
@@ -54,7 +55,9 @@
 //
 // # Where a condition for a failover goes
 //
-// It depends on who sees it:
+// It depends on who sees it. What other agents see takes one way: peerProbe makes an [shard.Opinion] of it, which each
+// reports; gatherOpinions (shard/opinions.go) counts them; Judge makes the [shard.Finding], and startAutomatic sees
+// nothing else of them. That a host refuses connections is an answer of the host, and counts as proof.
 //
 //	the primary's own agent   the node ends: supervisor, reconciler.declareDeath; the node cannot write:
 //	                          sessions.checkNode, reconciler.giveUpUnwritable (lead.go). A new one goes beside the
@@ -74,9 +77,11 @@
 // and [Config].RestartGrace, in which its process may be back before its death is reported. leaseWatch only reports when a
 // lease can be taken: no wait belongs there.
 //
-// A setting has its flag in internal/shardagent/flags.go. A Policy is each agent's own: which agent gets the failover lock
-// decides, so the flag must be the same on all of them. And api.ViewShard asks the planner with a Policy of its own, all
-// defaults: what the API says is blocked would know nothing of the wait.
+// A setting has its flag in internal/shardagent/flags.go, its line in internal/settings/example.yaml (docs/understudy.yaml
+// is made of that), its bounds in [Config.Validate], a scene in shard/testdata, and a row in docs/shard.md. A Policy is
+// each agent's own: which agent gets the failover lock decides, so the flag must be the same on all of them. And
+// api.ViewShard asks the planner with a Policy of its own, all defaults: what the API says is blocked would know nothing
+// of the wait.
 //
 // # What is open, armed or closed
 //

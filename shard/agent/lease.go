@@ -50,7 +50,7 @@ func (l *shardLease) update(now time.Duration) {
 		default:
 		}
 	}
-	l.watch.judge(l.session(), now)
+	l.watch.update(l.session(), now)
 }
 
 // isHeldNow is isValid for other goroutines.

@@ -25,11 +25,11 @@ func (w *leaseWatch) observe(l lease.Lease, ownSession *lease.ActiveSession, now
 	w.lease = l
 	reserved := l.Reserved > 0 && !w.instance.IsNamed(l.Successor)
 	w.policy.Observe(l, now, reserved, w.cfg.Timing.Timeout)
-	w.judge(ownSession, now)
+	w.update(ownSession, now)
 }
 
-// judge records since when the lease can be taken.
-func (w *leaseWatch) judge(ownSession *lease.ActiveSession, now time.Duration) {
+// update records since when the lease can be taken.
+func (w *leaseWatch) update(ownSession *lease.ActiveSession, now time.Duration) {
 	switch {
 	case ownSession != nil && ownSession.Valid():
 		w.takeable = false

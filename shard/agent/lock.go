@@ -21,6 +21,7 @@ type failoverLock struct {
 	seenSince time.Duration // when it changed
 	heldValue string        // value under which this agent holds it, "" if it does not
 	trying    string        // value that a call under way, or one with an unknown outcome, sets
+	renewing  string        // … in place of this one of this agent's own
 	primary   string        // on whose lock
 	renewedAt time.Duration
 	count     int64
@@ -34,10 +35,10 @@ func (l *failoverLock) observe(now time.Duration) {
 	}
 }
 
-// recognise holds the lock if the view shows a value of this agent's own whose answer was lost.
+// recognise holds the lock if the view shows what a call set whose answer was lost, or what it was to renew.
 func (l *failoverLock) recognise() {
-	if l.trying != "" && l.view.Lock == l.trying {
-		l.heldValue = l.trying
+	if l.view.Lock != "" && (l.view.Lock == l.trying || l.view.Lock == l.renewing) {
+		l.heldValue = l.view.Lock
 	}
 }
 
@@ -45,7 +46,7 @@ func (l *failoverLock) recognise() {
 func (l *failoverLock) isHeld() bool { return l.heldValue != "" && l.primary == l.view.Row.Primary }
 
 // forget drops the claim to the lock without a call to the store: others take it over after T.
-func (l *failoverLock) forget() { l.heldValue, l.trying = "", "" }
+func (l *failoverLock) forget() { l.heldValue, l.trying, l.renewing = "", "", "" }
 
 // tryTake takes the lock: a free one after a little while, so that not all agents try at once, and that of a
 // holder that has been silent for T over.
@@ -83,24 +84,24 @@ func (l *failoverLock) set(now time.Duration, instead string) {
 	}
 	l.count++
 	value := fmt.Sprintf("%s:%d", l.instance.ID, l.count)
-	l.trying, l.primary, l.renewedAt, l.tryAt = value, primary, now, 0
+	l.trying, l.renewing, l.primary, l.renewedAt, l.tryAt = value, l.heldValue, primary, now, 0
 	l.background(workFailoverLock, l.cfg.storeTimeout(), func(ctx context.Context) func() {
 		err := l.cfg.Registry.Lock(ctx, shard.Lock{Shard: l.cfg.Shard, Primary: primary, Value: value, Instead: instead})
 		return func() {
 			switch {
 			case err == nil:
-				l.heldValue = value
+				l.heldValue, l.renewing = value, ""
 				l.seenSince = l.now()
 				return
 			case errors.Is(err, shard.ErrLocked):
 				if l.heldValue == instead {
 					l.heldValue = ""
 				}
-				l.trying = ""
+				l.trying, l.renewing = "", ""
 			case errors.Is(err, lease.ErrUnknown):
-				l.heldValue = "" // the next view shows whether it is ours
-			default:
-				l.forget()
+				l.heldValue = "" // the next view shows whether it is ours, under the old value or the new one
+			default: // nothing was set: what it held it still holds
+				l.trying, l.renewing = "", ""
 			}
 			l.report.reread = true
 		}

@@ -81,7 +81,8 @@ const (
 	workStepDown
 )
 
-// background runs f in a goroutine, one of each kind at a time; the loop runs the function that f returns.
+// background runs f in a goroutine, one of each kind at a time; the loop runs the function that f returns, when ctx has
+// ended.
 func (l *loop) background(kind work, within time.Duration, f func(ctx context.Context) func()) {
 	if l.busy[kind] {
 		return

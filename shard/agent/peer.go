@@ -58,12 +58,14 @@ func (p *peerProbe) step(now time.Duration) {
 	silent := p.silentMembers()
 	p.background(workProbePeer, within, func(ctx context.Context) func() {
 		asked := p.now()
-		unattended := p.probeUnattended(ctx, silent)
+		answers := p.probeUnattended(ctx, silent)
 		reached := p.cfg.Engines.ProbePeer(ctx, address)
 		closed := agentGone && reached == shard.Reachable && p.foundClosed(ctx, address)
+		// Waited for here, while ctx lasts: a primary that refuses does so at once, and one of these may hear from it.
+		unattended := answers()
 		return func() {
 			p.report.urgent = p.report.urgent || due
-			p.record(of, reached, closed, asked, unattended())
+			p.record(of, reached, closed, asked, unattended)
 		}
 	})
 }
