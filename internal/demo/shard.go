@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -73,14 +74,18 @@ func (s *shardAct) add(i int, program, node, checks string) error {
 	}
 	t := d.cfg.Timing
 	t.Interval = min(t.Interval, t.Timeout*4/15) // the rest is for closing the fence
-	server := []string{program, "--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0", "--shutdown-timeout", "0"}
+	// Closed by its configuration, as docs/shard.md asks of a node that something else starts.
+	config, closed := filepath.Join(dir, "redis.conf"), strings.ReplaceAll(strings.Join(redis.StartArgs(), " "), "--", "\n")
+	if err := os.WriteFile(config, []byte(closed+"\n"), 0o600); err != nil {
+		return err
+	}
 	s.nodes = append(s.nodes, node)
 	s.procs = append(s.procs, &process{
-		name: name, dir: dir, log: filepath.Join(dir, "redis.log"), stop: syscall.SIGKILL, argv: append(server, redis.StartArgs()...),
+		name: name, dir: dir, log: filepath.Join(dir, "redis.log"), stop: syscall.SIGKILL,
+		argv: []string{program, config, "--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0", "--shutdown-timeout", "0"},
 	}, &process{
 		name: name + "'s agent", env: d.env(), log: filepath.Join(dir, "agent.log"), stop: syscall.SIGKILL,
 		argv: []string{d.cfg.Self, "shard", "agent", s.name, "--node", node, "--data", filepath.Join(dir, "agent"), "--listen", checks,
-			"--unfenced-start", // its arguments close it, which nobody can see
 			"--interval", t.Interval.Truncate(time.Millisecond).String(), "--timeout", t.Timeout.String()},
 	})
 	return nil
