@@ -201,10 +201,7 @@ func decideAsPrimary(v View, me Self) Decision {
 
 // decideBySavedState is decideAsPrimary as far as the agent's own file tells what the node had.
 func decideBySavedState(v View, me Self) Decision {
-	last := Lineage{}
-	if n := len(v.Row.Lineages); n > 0 {
-		last = v.Row.Lineages[n-1]
-	}
+	last := v.Row.lineage()
 	s, saved := me.State, me.Saved
 	// A node that its agent starts is a replica of nobody at first, and a configuration file that
 	// calls it a replica is heard again at every restart.
@@ -214,23 +211,23 @@ func decideBySavedState(v View, me Self) Decision {
 	case s.Loading:
 		return Decision{Assignment: AssignFence, Why: "it is loading its data"}
 	// Its agent started it so. Txn proves that the restart lost nothing.
-	case s.Role == Replica && s.Link.Detached() && saved.HasAllData(s) && s.Lineage.ID == last.ID && s.Txn >= saved.Txn:
+	case s.Role == Replica && s.Link.Detached() && saved.HasAllData(s) && s.Lineage.ID == last && s.Txn >= saved.Txn:
 		return Decision{Assignment: AssignResume, Why: "it follows nobody, and has all that it had"}
 	// An operator, or another tool, sent REPLICAOF to a running primary: it may copy from anywhere by now.
 	case s.Role == Replica && !restarted:
 		return Decision{Assignment: AssignQuarantine, Why: "the shard names it as its primary, but it was made a replica"}
 	// Restarted with "replicaof" in its configuration, and proved to have lost nothing.
-	case s.Role == Replica && saved.HasAllData(s) && s.Lineage.ID == last.ID:
+	case s.Role == Replica && saved.HasAllData(s) && s.Lineage.ID == last:
 		return Decision{Assignment: AssignResume, Why: "it was restarted as a replica, and has all that it had"}
 	// As above, without the proof: the server it follows may overwrite what is left.
 	case s.Role == Replica && !s.Link.Detached():
 		return Decision{Assignment: AssignQuarantine, Why: "the shard names it as its primary, but it was restarted as a replica, and may have lost data"}
 	// The same history: it is whole while its agent holds the lease, or if it has not gone back. Without a
 	// saved state of this history there is nothing to compare with.
-	case s.Role == Primary && s.Lineage.ID == last.ID && (me.Holding || s.Txn >= saved.Txn || saved.Lineage.ID != last.ID):
+	case s.Role == Primary && s.Lineage.ID == last && (me.Holding || s.Txn >= saved.Txn || saved.Lineage.ID != last):
 		return Decision{Assignment: AssignLead}
 	// It was promoted before its agent could write that into the row: the new history starts where the old one ends.
-	case s.Role == Primary && last.ID != "" && s.Before.ID == last.ID && s.Txn == s.Before.End && s.Txn >= saved.Txn:
+	case s.Role == Primary && last != "" && s.Before.ID == last && s.Txn == s.Before.End && s.Txn >= saved.Txn:
 		return Decision{Assignment: AssignResume, Why: "it was promoted, and has all that it had"}
 	// The same process: only the name of its history is new.
 	case saved.IsUninterrupted(s):
@@ -268,10 +265,7 @@ func (v View) leastOf(me Self) (at int64, certain bool) {
 // longerCopy is why a primary that was restarted lacks data: a member that lives has more of the same lineage, also one
 // that was promoted out of it and never opened, because its plan failed.
 func (v View) longerCopy(me Self) string {
-	if len(v.Row.Lineages) == 0 {
-		return ""
-	}
-	last := v.Row.Lineages[len(v.Row.Lineages)-1].ID
+	last := v.Row.lineage()
 	at, certain := v.leastOf(me)
 	for _, r := range v.Nodes {
 		if _, member := v.Row.Member(r.ID); !member || r.ID == me.ID || !r.Live() || !r.Synced || r.Lineage.ID != last && r.Before.ID != last {
@@ -358,6 +352,10 @@ func decideAsReplica(v View, me Self) Decision {
 	// The same, for a former primary, which must not stay open meanwhile.
 	case member && row.Plan != nil:
 		return Decision{Assignment: AssignFence, Why: "the plan under way leads it to the new primary when it is its turn"}
+	// It was promoted, and its plan failed before it was opened. It may have what the primary lacks, and following would
+	// hide that at its next promotion.
+	case member && s.Role == Primary && s.Before.ID == row.lineage() && !v.isLed():
+		return Decision{Assignment: AssignFence, Why: "it was promoted by a plan that failed; it waits until the primary goes on, or another plan replaces that"}
 	// Nothing is lost by copying: it had the shard's data, or none, or an operator said so.
 	case member || ours && !diverged || s.Keys == 0 || me.DiscardData:
 		return Decision{Assignment: AssignFollow, Address: address}

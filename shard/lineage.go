@@ -11,6 +11,14 @@ type Lineage struct {
 	End int64 `json:"end,omitempty"`
 }
 
+// lineage is the one that goes on, "" if none is known.
+func (r Row) lineage() string {
+	if n := len(r.Lineages); n > 0 {
+		return r.Lineages[n-1].ID
+	}
+	return ""
+}
+
 // position is where a node stands in the shard's history: without what it has beyond the end of its lineage.
 // It is known if its data is of a lineage of the shard.
 func (r Row) position(n Record) (at int64, known bool) {

@@ -43,6 +43,12 @@ func (v View) holder() (Record, bool) {
 	return Record{}, false
 }
 
+// isLed reports whether the primary's agent holds the shard's lease.
+func (v View) isLed() bool {
+	r, ok := v.holder()
+	return ok && r.ID == v.Row.Primary && v.Lease.Held()
+}
+
 // AddressOf is where a node answers, "" if that is not known: as it reported, or as the row has it.
 func (v View) AddressOf(id string) string {
 	if r, ok := v.Node(id); ok {
