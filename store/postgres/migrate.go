@@ -36,6 +36,11 @@ func (f schemaState) isCurrent(known int) bool {
 // program's functions. If nothing is missing it creates nothing, so that a role without
 // the right to create can call it too.
 func (s *Store) Migrate(ctx context.Context) (from, to int, err error) {
+	return s.bringUpToDate(ctx, true)
+}
+
+// bringUpToDate is Migrate, but without create it is an error if nothing of the store is there.
+func (s *Store) bringUpToDate(ctx context.Context, create bool) (from, to int, err error) {
 	known, err := steps()
 	if err != nil {
 		return 0, 0, err
@@ -47,7 +52,7 @@ func (s *Store) Migrate(ctx context.Context) (from, to int, err error) {
 		}
 		if !found.isCurrent(len(known)) {
 			err := pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-				found, err = s.migrate(ctx, tx, known)
+				found, err = s.migrate(ctx, tx, known, create)
 				return err
 			})
 			if err != nil {
@@ -77,7 +82,7 @@ func (s *Store) lockSchema(ctx context.Context, tx pgx.Tx) error {
 
 // migrate applies what is missing, and returns what it found. Another program that migrates at
 // the same time waits for the lock and then finds nothing to do.
-func (s *Store) migrate(ctx context.Context, tx pgx.Tx, known []store.Step) (found schemaState, err error) {
+func (s *Store) migrate(ctx context.Context, tx pgx.Tx, known []store.Step, create bool) (found schemaState, err error) {
 	if err := s.lockSchema(ctx, tx); err != nil {
 		return found, err
 	}
@@ -87,6 +92,9 @@ func (s *Store) migrate(ctx context.Context, tx pgx.Tx, known []store.Step) (fou
 		return found, err
 	}
 	if found.version == 0 {
+		if !create {
+			return found, fmt.Errorf("%w %q is empty", store.ErrSchema, s.schema)
+		}
 		if err := s.createSchema(ctx, tx); err != nil {
 			return found, err
 		}
@@ -156,7 +164,7 @@ func (s *Store) readState(ctx context.Context, q querier) (f schemaState, err er
 
 // restoreRules brings back what the database has lost while the store was open: a standby that
 // took over may not have had it yet, and a process that stood still for longer than setGrace finds
-// its set dropped.
+// its set dropped. Of a store that is gone it makes no new one: the leases of that would be free while their holders trust them.
 func (s *Store) restoreRules(ctx context.Context) bool {
 	if !s.restoring.TryLock() { // one is enough
 		return false
@@ -166,6 +174,6 @@ func (s *Store) restoreRules(ctx context.Context) bool {
 		return false
 	}
 	s.restored = time.Now()
-	_, _, err := s.Migrate(ctx)
+	_, _, err := s.bringUpToDate(ctx, false)
 	return err == nil
 }

@@ -44,9 +44,9 @@ type pool struct {
 	rehearsal string
 
 	// restore migrates again when a call did not find its function: it brings back functions, and the tables that
-	// came with them, which a standby that took over may not have had yet. It does not bring back a schema that is gone: an operator
+	// came with them, which a standby that took over may not have had yet. It does not fill a schema that is gone or empty: an operator
 	// dropped it, or the URL leads to another database now, and its leases would be free while their holders trust them. A start
-	// creates it. nil: restoring is not allowed.
+	// does. nil: restoring is not allowed.
 	restore func(context.Context) bool
 
 	withoutSettings   atomic.Bool // connections are made without asking for settings

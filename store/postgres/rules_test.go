@@ -109,6 +109,7 @@ func TestRuleSets(t *testing.T) {
 	expect("the entry points leave a set that nothing uses", mine, other+"*")
 	openOther()
 	expect("and the next start drops it", other+"*")
+	fillsNoEmptySchema(t, o, b, url)
 }
 
 // TestFirstUpgrade: the functions that migrations made are kept for the programs that call them,
@@ -159,6 +160,23 @@ func TestFirstUpgrade(t *testing.T) {
 		}
 	}
 	exec(t, url, "SELECT understudy.enqueue('work', 'k', 'payload'); SELECT understudy.acquire('r', 'n')")
+}
+
+// fillsNoEmptySchema: a running process does not make a store of what an operator has left empty: others could take the leases that it
+// still trusts. A start makes it.
+func fillsNoEmptySchema(t *testing.T, running *postgres.Store, a lease.Session, url string) {
+	t.Helper()
+	for _, sql := range []string{"DROP SCHEMA understudy CASCADE", "CREATE SCHEMA understudy"} {
+		exec(t, url, sql)
+		_, renewing := running.RenewSession(amply(t), a.ID)
+		_, starting := running.StartSession(amply(t), lease.Session{ID: lease.NewID(), Instance: lease.NewInstance("b", ""), Timing: a.Timing})
+		for _, err := range []error{renewing, starting} {
+			if !errors.Is(err, lease.ErrUnavailable) || !errors.Is(err, store.ErrSchema) {
+				t.Errorf("after %s a call gets %v, want ErrUnavailable and ErrSchema", sql, err)
+			}
+		}
+	}
+	start(t, open(t, url), "c", time.Hour)
 }
 
 // TestExpandedSchema: a program works with a schema of a newer version that only adds to it.
