@@ -153,9 +153,10 @@
 //
 // Takes, starts and results of a key meet in its row in understudy.claim. Deliveries lock that row
 // and do not write it: what changes is in the row of each message, which is written twice, on its own
-// page. Nothing that a dispatcher calls reads messages that are finished. Functions on queues and
-// claims need READ COMMITTED; where a pooler hides from the server that connections ask for it, and the
-// role's default is another, they take a transaction of three statements.
+// page. Nothing that a dispatcher calls reads messages that are finished. Functions on queues,
+// claims and shards need READ COMMITTED; where a pooler hides from the server that connections ask for it, and the
+// role's default is another, they take a transaction of three statements, which the server ends with the call's
+// deadline if the process stops in between.
 //
 // A transaction that stays open for long keeps the server from reusing what it might still see. Keys that
 // always have work continue as before; a key that becomes idle and ready again and again costs more

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -46,4 +48,14 @@ func (t Together) RenewSession(ctx context.Context, id string) (lease.Renewal, e
 // SendRenewals sends so many renewals in batches, of a store with so many connections, and gives send the size of each.
 func SendRenewals(count, connections int, send func(size int)) {
 	sendAll(make([]*renewal, count), connections, func(batch []*renewal) { send(len(batch)) })
+}
+
+// LockShard locks a shard as a report does where a pooler hides the isolation level that connections ask for, and calls f before
+// the COMMIT.
+func LockShard(ctx context.Context, s *Store, shard string, f func()) error {
+	s.pool.explicitIsolation.Store(true)
+	return s.rowReadCommitted(ctx, "SELECT {{rules}}.shard_lock_shard($1, $2)", func(r pgx.Row) error {
+		defer f()
+		return r.Scan(nil)
+	}, shard, lockTimeout{})
 }

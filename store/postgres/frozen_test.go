@@ -65,22 +65,41 @@ func TestFrozenBetweenBatches(t *testing.T) {
 			}
 		})
 	}
-	t.Run("tokens", func(t *testing.T) { changesTokensFrozen(t, url, short) })
+	frozen := func(in func(context.Context, *postgres.Store, func()) error, beside func(context.Context, *postgres.Store) error, want error) func(t *testing.T) {
+		return func(t *testing.T) { proceedsBesideFrozen(t, url, short, in, beside, want) }
+	}
+	t.Run("tokens", frozen(func(ctx context.Context, s *postgres.Store, stop func()) error {
+		_, err := s.Tokens().(access.Table).Change(ctx, "adding", func([]access.Token, time.Time) (access.Change, error) {
+			stop()
+			return access.Change{}, nil
+		})
+		return err
+	}, func(ctx context.Context, s *postgres.Store) error {
+		_, err := s.Tokens().Revoke(ctx, "none", "me")
+		return err
+	}, access.ErrNotFound))
+	node := benchRecord(1, 1)
+	t.Run("a shard, in three statements", frozen(func(ctx context.Context, s *postgres.Store, stop func()) error {
+		return postgres.LockShard(ctx, s, node.Shard, stop)
+	}, func(ctx context.Context, s *postgres.Store) error {
+		_, err := s.Registry().Report(ctx, node, false)
+		return err
+	}, nil))
 }
 
-// changesTokensFrozen: others change tokens beside a process that stopped while it decided about one.
-func changesTokensFrozen(t *testing.T, url string, call time.Duration) {
+// proceedsBesideFrozen: another can do what needs the locks of a process that stopped within a call.
+func proceedsBesideFrozen(t *testing.T, url string, call time.Duration, in func(context.Context, *postgres.Store, func()) error,
+	beside func(context.Context, *postgres.Store) error, want error,
+) {
 	s, other := open(t, url), open(t, url)
 	frozen, thaw := make(chan struct{}), make(chan struct{})
 	changed := later(func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), call)
 		defer cancel()
-		_, err := s.Tokens().(access.Table).Change(ctx, "adding", func([]access.Token, time.Time) (access.Change, error) {
+		return in(ctx, s, func() {
 			close(frozen)
 			<-thaw
-			return access.Change{}, nil
 		})
-		return err
 	})
 	select {
 	case <-frozen:
@@ -89,9 +108,9 @@ func changesTokensFrozen(t *testing.T, url string, call time.Duration) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	_, err := other.Tokens().Revoke(ctx, "none", "me")
+	err := beside(ctx, other)
 	close(thaw)
-	if late := <-changed; !errors.Is(err, access.ErrNotFound) || !errors.Is(late, lease.ErrUnavailable) && !errors.Is(late, lease.ErrUnknown) {
+	if late := <-changed; !errors.Is(err, want) || !errors.Is(late, lease.ErrUnavailable) && !errors.Is(late, lease.ErrUnknown) {
 		t.Errorf("another gets %v beside one that has stopped, which then gets %v", err, late)
 	}
 }

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -103,7 +104,10 @@ func (s *Store) atReadCommitted(ctx context.Context, f func(context.Context, run
 			}
 			s.pool.explicitIsolation.Store(true)
 		}
-		return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error { return f(ctx, tx) })
+		defer endTransaction(ctx, conn) // that a BEGIN has left whose second statement failed
+		// The statement's locks are kept until COMMIT, by a process that stops before it, too: the server ends that.
+		begin := fmt.Sprintf("BEGIN ISOLATION LEVEL READ COMMITTED; SELECT {{rules}}.bound_transaction(%d)", withLockTimeout(ctx, []any{lockTimeout{}})...)
+		return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{BeginQuery: s.sql(begin)}, func(tx pgx.Tx) error { return f(ctx, tx) })
 	})
 }
 
