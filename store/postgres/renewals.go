@@ -190,6 +190,7 @@ func (b *renewals) sendBatch(batch []*renewal) {
 		if err != nil {
 			return err
 		}
+		clear(answers) // of an attempt whose COMMIT failed
 		var id string
 		var seq, changes int64
 		var waits []byte

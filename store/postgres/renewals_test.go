@@ -115,6 +115,16 @@ func TestRenewedTogetherShows(t *testing.T) {
 	if _, err := s.RenewSession(amply(t), lapsed); !errors.Is(err, lease.ErrLapsed) {
 		t.Errorf("renewing again what was refused once: %v; want ErrLapsed", err)
 	}
+
+	// The first attempt renews it and is undone at its COMMIT; those that follow find no row that they could renew.
+	exec(t, url, `CREATE SEQUENCE attempts;
+		CREATE FUNCTION skip() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF nextval('attempts') > 1 THEN RETURN NULL; END IF; RETURN NEW; END $$;
+		CREATE FUNCTION undo() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE serialization_failure; END $$;
+		CREATE TRIGGER skip BEFORE UPDATE ON understudy.session FOR EACH ROW EXECUTE FUNCTION skip();
+		CREATE CONSTRAINT TRIGGER undo AFTER UPDATE ON understudy.session DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION undo()`)
+	if r, err := s.RenewSession(amply(t), waiter); !errors.Is(err, lease.ErrLapsed) {
+		t.Errorf("a renewal that was undone: %+v, %v; want ErrLapsed", r, err)
+	}
 }
 
 // A session that someone has locked does not hold up those that are renewed with it.
