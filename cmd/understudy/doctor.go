@@ -84,7 +84,10 @@ func (f *doctorFlags) complete(a *app) (err error) {
 	for _, r := range f.config.Roles {
 		f.role.StopGrace = max(f.role.StopGrace, r.StopGrace)
 	}
-	return f.validate()
+	for _, j := range f.config.Jobs {
+		f.role.StopGrace = max(f.role.StopGrace, j.StopGrace)
+	}
+	return f.validateFor(f.role.StopGrace) // 0: the file has neither
 }
 
 func (a *app) doctor(ctx context.Context, f doctorFlags) error {

@@ -62,7 +62,7 @@ shares the store, for as long as an instance of any job runs on it.`,
 }
 
 func (a *app) jobRun(ctx context.Context, name string, argv []string, def job.Definition, f *jobRunFlags) error {
-	return a.runProgram(ctx, &f.programFlags, argv, func(ctx context.Context, st store.Store, k *lease.Keeper, program *instance.Program) error {
+	return a.runProgram(ctx, &f.programFlags, argv, true, func(ctx context.Context, st store.Store, k *lease.Keeper, program *instance.Program) error {
 		jobs, err := a.Jobs(st)
 		if err != nil {
 			return err

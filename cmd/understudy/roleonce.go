@@ -44,7 +44,7 @@ each run ended with is in the history.`,
 }
 
 func (a *app) roleOnce(ctx context.Context, job string, argv []string, every time.Duration, f programFlags) error {
-	return a.runProgram(ctx, &f, argv, func(ctx context.Context, _ store.Store, k *lease.Keeper, program *instance.Program) error {
+	return a.runProgram(ctx, &f, argv, true, func(ctx context.Context, _ store.Store, k *lease.Keeper, program *instance.Program) error {
 		cfg := elect.OnceConfig{Keeper: k, Job: job, Every: every, StopGrace: f.role.StopGrace, Overrun: program.Overrun, Logger: a.Log}
 		for {
 			err := elect.Once(ctx, cfg, program.Run)

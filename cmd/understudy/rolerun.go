@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -24,10 +25,7 @@ type instanceFlags struct {
 }
 
 // programFlags are those of the commands that run a program under a role.
-type programFlags struct {
-	instanceFlags
-	openOnce bool // fail if the store cannot be reached at the start
-}
+type programFlags struct{ instanceFlags }
 
 func (f *programFlags) register(fs *pflag.FlagSet) {
 	f.instanceFlags.register(fs)
@@ -41,7 +39,14 @@ func (f *instanceFlags) register(fs *pflag.FlagSet) {
 }
 
 func (f *instanceFlags) validate() error {
-	if err := f.session.Timing().Validate(f.role.StopGrace); err != nil {
+	if f.role.StopGrace == 0 { // the default, for a campaign
+		return usererr.Errorf("--stop-grace cannot be zero; leave it out for %v", elect.DefaultStopGrace)
+	}
+	return f.validateFor(f.role.StopGrace)
+}
+
+func (f *instanceFlags) validateFor(grace time.Duration) error {
+	if err := f.session.Timing().Validate(grace); err != nil {
 		return err
 	}
 	return lease.NewInstance(f.session.Name, f.session.Address).Validate()
@@ -59,13 +64,13 @@ func (a *app) roleRunCommand() *cobra.Command {
 		Short: "Run a program while this instance is primary of a role",
 		Long: `Wait until this instance is primary of the role, then run the program. It is
 stopped (SIGTERM, then SIGKILL after the stop grace) before the store can give the
-role to another instance, with everything that it started, even if this process is
-stopped or killed.
+role to another instance, with everything that it started, on Linux even if this
+process is stopped or killed.
 
 The program gets UNDERSTUDY_ROLE, UNDERSTUDY_ID, UNDERSTUDY_NAME, UNDERSTUDY_PLACE
 (for role state) and UNDERSTUDY_TERM, the fencing token: send it along with everything that must not be
 done twice. Of this process's environment it gets all but UNDERSTUDY_STORE and
-UNDERSTUDY_TOKEN, which are secrets; --pass-store leaves them in. SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 and SIGWINCH are passed on to it;
+UNDERSTUDY_TOKEN, which are secrets; --pass-store leaves them in. SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH and SIGCONT are passed on to it;
 SIGINT and SIGTERM stop it and release the role.
 
 When the program ends by itself, the role is released and this command exits as the
@@ -95,11 +100,11 @@ with --exit-on-loss it exits with 5 when the role was lost, also because the rol
 	return c
 }
 
-// runProgram runs the program of the arguments by what run makes of it, as an instance of a store.
-func (a *app) runProgram(ctx context.Context, f *programFlags, argv []string, run func(context.Context, store.Store, *lease.Keeper, *instance.Program) error) error {
+// runProgram runs the program of the arguments by what run makes of it, as an instance of a store, which is waited for if patient.
+func (a *app) runProgram(ctx context.Context, f *programFlags, argv []string, patient bool, run func(context.Context, store.Store, *lease.Keeper, *instance.Program) error) error {
 	program := &instance.Program{Log: a.Log, Argv: argv, StopGrace: f.role.StopGrace, PassStore: f.role.PassStore, StoreURL: a.StoreURL}
 	defer program.ForwardSignals()()
-	st, err := a.openPatiently(ctx, !f.openOnce)
+	st, err := a.openPatiently(ctx, patient)
 	if err != nil {
 		return instance.Stopped(err)
 	}
@@ -112,8 +117,7 @@ func (a *app) runProgram(ctx context.Context, f *programFlags, argv []string, ru
 }
 
 func (a *app) roleRun(ctx context.Context, role string, argv []string, f roleRunFlags) error {
-	f.openOnce = f.exitOnLoss
-	err := a.runProgram(ctx, &f.programFlags, argv, func(ctx context.Context, _ store.Store, k *lease.Keeper, program *instance.Program) error {
+	err := a.runProgram(ctx, &f.programFlags, argv, !f.exitOnLoss, func(ctx context.Context, _ store.Store, k *lease.Keeper, program *instance.Program) error {
 		campaign := elect.Run
 		if f.exitOnLoss {
 			campaign = elect.Campaign
