@@ -3,7 +3,9 @@
 //
 // The package is the command line alone: a file for each noun, and more where a noun has many verbs (shard.go,
 // shardact.go, shardshow.go). The method that makes a command is named after it: "monitor config apply" is
-// monitorConfigApplyCommand. What all use:
+// monitorConfigApplyCommand. Verbs that differ in little come from one method (queueActCommand, jobActCommand, storeVerb, and
+// dropCommand for "monitor sink" and "monitor path"), and the smallest verbs from that of their noun ("store path" from storeCommand). What
+// all use:
 //
 //	root.go         the root command and the global flags; app.go has their values, the log and the timeouts
 //	endpoint.go     whether a command uses a server or a store, and opens the store
@@ -25,10 +27,19 @@
 // shard, internal/doctor checks, internal/demo demonstrates. Of "role run", package elect campaigns and says when the program
 // starts and must end, internal/instance runs it, and internal/guard ends it in time, even if this process is stopped or killed.
 //
-// A new flag is registered where its command is made. One that is also a key of the server's file is a field in
-// internal/settings, which strictyaml.Bind makes a flag of: --name, --address, --interval and --timeout of "role run" are fields of
-// settings.Server, --holders, --with, --stop-grace and --pass-store of settings.Role. One that selects what is listed goes through
-// client.KeyQuery (or another query), the handler in api/, dispatch.KeyQuery and each store: follow --blocked of "queue keys". A server
-// ignores parameters that it does not know, and an older one leaves out fields: a command must not take either for an answer. Its text is in the command's help and, by hand, in the page of docs/ about the part; manual pages and
-// completions are made from the help. testdata/script/ has the tests.
+// # Where to add a flag
+//
+//   - One of a command alone is registered where the command is made.
+//   - One that is also a key of the server's file is a field in internal/settings, which strictyaml.Bind makes a flag of, for the
+//     commands that name it: --name, --address, --interval and --timeout of "role run" are fields of settings.Server, --holders,
+//     --with, --stop-grace and --pass-store of settings.Role.
+//   - One about the program that "role run", "role once" and "job run" run is named in programFlags, and is a field of settings.Job,
+//     too, for the file. It goes on in instance.Program, which runProgram, internal/server/roles.go and jobs.go make, and in
+//     guard.Config. What a watcher must know of it is an argument of the watcher from its start (internal/guard/watcher.go).
+//   - One that selects what is listed goes through client.KeyQuery (or another query), the handler in api/, dispatch.KeyQuery and each
+//     store: follow --blocked of "queue keys". A server ignores parameters that it does not know, and an older one leaves out fields: a
+//     command must not take either for an answer.
+//
+// Its text is in the command's help and, by hand, in the page of docs/ about the part; manual pages, completions and
+// docs/understudy.yaml (of internal/settings/example.yaml) are made. testdata/script/ has the tests.
 package main
