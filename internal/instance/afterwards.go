@@ -18,8 +18,8 @@ import (
 // ReleaseArg is the first argument of a process that is to call [ReleaseFor]: a watcher that has survived its guard.
 const ReleaseArg = "guard-release"
 
-// testament is what a guard that was killed wants done once its program is dead.
-type testament struct {
+// afterwardsInput is what a guard that was killed wants done once its program is dead.
+type afterwardsInput struct {
 	Store   string   `json:"store"`
 	Lease   lease.ID `json:"lease"`
 	Session string   `json:"session"`
@@ -31,15 +31,15 @@ type testament struct {
 
 // afterwards lets a watcher release the term's lease if this process is killed. It releases no more: what else the
 // session holds may be in use by programs that are still stopping.
-func (g *Program) afterwards(term elect.Term) *guard.Afterwards {
-	if g.StoreURL == "" {
+func (p *Program) afterwards(term elect.Term) *guard.Afterwards {
+	if p.StoreURL == "" {
 		return nil
 	}
 	dir, err := os.Getwd()
 	if err != nil {
 		return nil // the role lapses
 	}
-	input, err := json.Marshal(testament{g.StoreURL, term.Lease, term.Session.ID(), term.Number, term.Session.Timing().Timeout.Milliseconds(), dir})
+	input, err := json.Marshal(afterwardsInput{p.StoreURL, term.Lease, term.Session.ID(), term.Number, term.Session.Timing().Timeout.Milliseconds(), dir})
 	if err != nil {
 		return nil // of plain fields, cannot fail
 	}
@@ -53,7 +53,7 @@ func (g *Program) afterwards(term elect.Term) *guard.Afterwards {
 // ReleaseFor releases the lease of a guard that was killed, whose program is dead, as its input says. It tries until the
 // session has lapsed.
 func ReleaseFor(ctx context.Context, input io.Reader) error {
-	var t testament
+	var t afterwardsInput
 	if err := json.NewDecoder(input).Decode(&t); err != nil {
 		return fmt.Errorf("%s is for internal use: %w", ReleaseArg, err)
 	}
@@ -70,7 +70,7 @@ func ReleaseFor(ctx context.Context, input io.Reader) error {
 	}
 }
 
-func (t testament) release(ctx context.Context) error {
+func (t afterwardsInput) release(ctx context.Context) error {
 	st, err := open.Open(ctx, t.Store, open.Options{NoMigrate: true, MustExist: true})
 	if err != nil {
 		return err

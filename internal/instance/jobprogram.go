@@ -14,7 +14,7 @@ import (
 
 // RunJob is the work of a job: the program, dead before trust ends. What it writes goes to the outputs of this process, and
 // its end is kept with the run.
-func (g *Program) RunJob(ctx context.Context, t job.Task) error {
+func (p *Program) RunJob(ctx context.Context, t job.Task) error {
 	out, outEnded, err := tee(os.Stdout, t.Output)
 	if err != nil {
 		return err
@@ -24,7 +24,7 @@ func (g *Program) RunJob(ctx context.Context, t job.Task) error {
 		_ = out.Close()
 		return err
 	}
-	err = g.runUnder(ctx, t.Session, nil, nil, out, errOut,
+	err = p.runUnder(ctx, t.Session, nil, nil, out, errOut,
 		"UNDERSTUDY_JOB="+t.Job,
 		"UNDERSTUDY_SCHEDULED="+t.Scheduled.UTC().Format(time.RFC3339Nano),
 		"UNDERSTUDY_ATTEMPT="+strconv.Itoa(t.Attempt),

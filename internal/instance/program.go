@@ -40,8 +40,8 @@ type run struct {
 }
 
 // Run is the work of a campaign: the program, dead before trust ends.
-func (g *Program) Run(ctx context.Context, term elect.Term) error {
-	return g.runUnder(ctx, term.Session, g.afterwards(term), os.Stdin, os.Stdout, os.Stderr,
+func (p *Program) Run(ctx context.Context, term elect.Term) error {
+	return p.runUnder(ctx, term.Session, p.afterwards(term), os.Stdin, os.Stdout, os.Stderr,
 		"UNDERSTUDY_ROLE="+term.Role,
 		"UNDERSTUDY_ID="+term.Instance.ID,
 		"UNDERSTUDY_NAME="+term.Instance.Name,
@@ -49,26 +49,26 @@ func (g *Program) Run(ctx context.Context, term elect.Term) error {
 		"UNDERSTUDY_TERM="+strconv.FormatInt(term.Number, 10))
 }
 
-// runUnder runs the program under a session, with more in its environment. left is what a watcher does if this process is
+// runUnder runs the program under a session, with more in its environment. afterwards is what a watcher does if this process is
 // killed.
-func (g *Program) runUnder(ctx context.Context, session *lease.ActiveSession, left *guard.Afterwards, stdin, stdout, stderr *os.File, vars ...string) error {
+func (p *Program) runUnder(ctx context.Context, session *lease.ActiveSession, afterwards *guard.Afterwards, stdin, stdout, stderr *os.File, vars ...string) error {
 	until, changed := session.Until()
 	r := &run{ended: make(chan struct{})}
 	r.deadline.Store(int64(until))
-	g.current.Store(r)
-	p, err := guard.Start(ctx, guard.Config{
-		Argv:  g.Argv,
-		Env:   g.environ(os.Environ(), vars...),
+	p.current.Store(r)
+	process, err := guard.Start(ctx, guard.Config{
+		Argv:  p.Argv,
+		Env:   p.environ(os.Environ(), vars...),
 		Stdin: stdin, Stdout: stdout, Stderr: stderr,
-		StopGrace: g.StopGrace, Deadline: until, Afterwards: left, Logger: g.Log,
+		StopGrace: p.StopGrace, Deadline: until, Afterwards: afterwards, Logger: p.Log,
 	})
 	if err != nil {
 		close(r.ended)
-		return startResult(err, lease.BootClock().Now() > until-g.StopGrace)
+		return startResult(err, lease.BootClock().Now() > until-p.StopGrace)
 	}
-	r.process.Store(p)
+	r.process.Store(process)
 	go func() {
-		r.exit, r.err = p.Wait()
+		r.exit, r.err = process.Wait()
 		close(r.ended)
 	}()
 	stop := ctx.Done()
@@ -79,11 +79,11 @@ func (g *Program) runUnder(ctx context.Context, session *lease.ActiveSession, le
 			// instance can hold the role before the last one, so the program keeps its grace.
 			if until, changed = session.Until(); until > 0 {
 				r.deadline.Store(int64(until))
-				p.Extend(until)
+				process.Extend(until)
 			}
 		case <-stop:
 			stop = nil
-			p.Stop()
+			process.Stop()
 		case <-r.ended:
 			return programResult(ctx, r.exit, r.err)
 		}
@@ -95,24 +95,24 @@ const reportWait = 2 * time.Second
 
 // Overrun is for [elect.Config]: trust has ended, and Run has not returned. That is no overrun if a
 // watcher killed the program before: this process may only hear of it late.
-func (g *Program) Overrun() {
-	r := g.current.Load()
+func (p *Program) Overrun() {
+	r := p.current.Load()
 	if r == nil {
 		return // nothing was started
 	}
 	select {
 	case <-r.ended:
 		if late := r.exit.At - time.Duration(r.deadline.Load()); r.process.Load() != nil && (r.err != nil || r.exit.At == 0 || late > 0) {
-			g.Log.Error("the program was alive after the end of trust", "late", max(0, late), "err", r.err)
+			p.Log.Error("the program was alive after the end of trust", "late", max(0, late), "err", r.err)
 		}
 	case <-time.After(reportWait):
-		g.Log.Error("the program still runs after the end of trust")
+		p.Log.Error("the program still runs after the end of trust")
 	}
 }
 
 // environ is the program's environment, made of that of this process.
-func (g *Program) environ(own []string, vars ...string) []string {
-	if !g.PassStore {
+func (p *Program) environ(own []string, vars ...string) []string {
+	if !p.PassStore {
 		own = secret.DropFrom(own)
 	}
 	return append(own, vars...)
@@ -148,14 +148,14 @@ func programResult(ctx context.Context, exit guard.Exit, err error) error {
 // ForwardSignals passes signals on to the program while it runs, and drops them
 // while there is none: a standby must not die of a signal that is meant for the
 // primary's program.
-func (g *Program) ForwardSignals() (stop func()) {
+func (p *Program) ForwardSignals() (stop func()) {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, guard.Forwarded()...)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for s := range signals {
-			if r := g.current.Load(); r != nil && r.process.Load() != nil {
+			if r := p.current.Load(); r != nil && r.process.Load() != nil {
 				_ = r.process.Load().Signal(s) // it has ended, or is about to
 			}
 		}

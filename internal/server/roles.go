@@ -57,11 +57,11 @@ func (c *campaigns) stop(name string) {
 
 // serveRole campaigns for one role for as long as the server runs.
 func serveRole(ctx context.Context, log *slog.Logger, k *lease.Keeper, r settings.Role, held *heldRoles, storeURL string) error {
-	program := &instance.Program{Log: log, Argv: r.Command, StopGrace: time.Duration(r.StopGrace), PassStore: r.PassStore, StoreURL: storeURL}
+	program := &instance.Program{Log: log, Argv: r.Command, StopGrace: r.StopGrace, PassStore: r.PassStore, StoreURL: storeURL}
 	for {
 		cfg := elect.Config{
 			Keeper: k, Role: r.Role, Holders: r.Holders, With: r.With,
-			StopGrace: time.Duration(r.StopGrace), Logger: log,
+			StopGrace: r.StopGrace, Logger: log,
 		}
 		if len(r.Command) > 0 {
 			cfg.Overrun = program.Overrun
