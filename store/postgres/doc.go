@@ -6,8 +6,12 @@
 // An operation on sessions, leases, claims, queues, the monitor or shards is one autocommitted statement and one round trip: if
 // it changes something, usually a call of a function that takes its locks, then reads the clock, then decides. Reads take no locks,
 // and Leave, Append and Trim have nothing to decide: they are plain statements. A few take more statements, each complete in
-// itself: the end of a session with thousands of leases (the first frees all of them, the others record it), a claimer that falls
-// asleep (the second looks for free keys again), the first Enqueue of a connection, lists of jobs and tokens (one reads the clock).
+// itself:
+//
+//   - the end of a session with thousands of leases: the first frees all of them, the others record it;
+//   - a claimer that falls asleep: the second looks for free keys again;
+//   - the first renewal of a connection, which rehearses a hand-over (functions/README.md), and its first Enqueue;
+//   - lists of jobs and tokens: one reads the clock.
 //
 // A change of a job or token is a transaction of several round trips, two for a job: Go decides, while an advisory lock keeps
 // others from the same job, or from all tokens. One that acquires a job's lease has also locked the lease, its own session and
@@ -82,9 +86,14 @@
 // whose holder's session has lapsed by it is free at once, and after a step back such keys, and those that become ready later,
 // wait for as much longer.
 //
-// A contender learns of it in three ways. Whoever frees or takes a lease notifies (notify_change in common.sql), which those hear who
-// listen (watch.go). A renewal returns the leases that its session waits for (waits in renewals.sql). Of a lapse nobody tells: the
-// contender asks when its own timer has run out. See lease.Contender and ADR 0050.
+// A contender learns of it in three ways. Whoever frees or takes a lease notifies, of a job's lease only if a session waits for it
+// (notify_change in common.sql), which those hear who listen (watch.go). A renewal returns the leases that its session waits for
+// (waits in renewals.sql). Of a lapse nobody tells: the contender asks when its own timer has run out. See lease.Contender and
+// ADR 0050.
+//
+// Which ready key is claimed next is decided by claim_keys (claims.sql): the one that became ready first (ready_at, along the index
+// claim_free), after those of lapsed sessions. Which of the claimed ones is sent next is decided by machine.readySlots of package
+// dispatch. Keys are ordered, never messages of several keys.
 //
 // What becomes of a message is decided by dispatch/rule.go. record_results writes it to the row of the message, and exchange what
 // follows for the key: its ready_at and blocked (queue.sql). An operator's action is decided in apply_to_unfinished and

@@ -127,8 +127,8 @@ func (s *Store) sql(text string) string { return s.names.Replace(text) }
 // secrets are the options of a URL that must not be shown.
 var secrets = []string{"password", "sslpassword"}
 
-// ownSettings are the settings that connections or functions set for themselves, and why; another value in the URL would have no
-// effect, or only on some calls.
+// ownSettings are settings that connections or functions set for themselves, and why; another value in the URL would have no
+// effect where it matters. (Functions set others, too, of which a URL may name any.)
 var ownSettings = map[string]string{
 	"client_encoding": "answers are read in one form", "datestyle": "answers are read in one form", "timezone": "answers are read in one form",
 	"default_transaction_isolation": "calls need READ COMMITTED",

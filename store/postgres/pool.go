@@ -140,7 +140,7 @@ func (p *pool) reserveSlot(ctx context.Context, l lane) (release func(), err err
 			if p.closing.Err() != nil {
 				return nil, notSent{errClosed}
 			}
-			return nil, notSent{fmt.Errorf("all %d connections are in use: %w", cap(p.slots), ctx.Err())}
+			return nil, notSent{fmt.Errorf("all connections for such calls are in use (%d): %w", cap(slot), ctx.Err())}
 		}
 	}
 	return func() {

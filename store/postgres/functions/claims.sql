@@ -45,6 +45,19 @@ BEGIN
               FROM {{schema}}.member y WHERE y.space = p_space AND y.joined AND {{rules}}.is_alive(y.session, t) OFFSET 0) x;
 END $$;
 
+-- When the step on a key ends at the latest; null if there is none. Only after that is a key of a lapsed session taken.
+CREATE FUNCTION {{rules}}.step_ends_at(c {{schema}}.claim) RETURNS timestamptz LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN CASE
+        WHEN c.in_step THEN c.hold_until
+        WHEN starts_with(c.space, 'queue/') AND c.session <> '' THEN (
+            SELECT h.hold FROM {{rules}}.head({{rules}}.queue_of(c.space), c.key, c.done) h WHERE h.term = c.term)
+        END;
+END $$;
+
+CREATE FUNCTION {{rules}}.queue_of(p_space text) RETURNS text LANGUAGE sql IMMUTABLE
+AS $$ SELECT CASE WHEN starts_with(p_space, 'queue/') THEN substr(p_space, 7) END $$;
+
 -- Claims keys. The last row has no key: it tells the time, or none if the session
 -- does not live. Free keys that are ready since before p_from are left out. What was
 -- taken and worked off stays in the index for as long as any transaction might see it,

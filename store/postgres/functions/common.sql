@@ -13,8 +13,8 @@
 --     update. What needs a session to stay alive takes FOR KEY SHARE, which blocks only its end.
 --   * What goes by what the caller saw is a compare-and-set: the row is locked, compared with that, and only then
 --     written. (Renewals, the end of a session and the request for a release go by a row as it is.)
--- Most requests for a lease that is held are refused by a plain read, without a lock (acquire, its first pass). Others lock
--- first, but for a renewal that is far from its deadline.
+-- Two do not lock before they decide: a request for a lease that is held, which a plain read can refuse (acquire, its first pass),
+-- and a renewal that is far from its deadline (renew_session).
 
 -- Settings for this statement alone: those that count while it runs. (statement_timeout would count from the next one.) It
 -- waits for locks no longer than its caller does: who has given up must not be served later. And it goes by the indexes: the plans of
@@ -97,7 +97,7 @@ BEGIN
     RETURN upper(replace(v, '-', ''));
 END $$;
 
--- A transaction of more than one statement (of jobs, tokens, or a caller of the entry points of leases) keeps its locks while its
+-- A transaction of more than one statement (of jobs, tokens, atReadCommitted, or a caller of the entry points of leases) keeps its locks while its
 -- client is at work, and others cannot take over meanwhile. If the client stops there, or is cut off, the server ends its connection
 -- after so long, and with it the transaction.
 CREATE FUNCTION {{rules}}.bound_transaction(p_most_ms bigint) RETURNS void LANGUAGE plpgsql AS $$

@@ -290,15 +290,6 @@ CREATE FUNCTION {{rules}}.head(p_queue text, p_key text, p_after bigint) RETURNS
      WHERE b.queue = p_queue AND b.key = p_key AND b.seq > p_after AND NOT b.over ORDER BY b.seq LIMIT 1
 $$;
 
-CREATE FUNCTION {{rules}}.step_ends_at(c {{schema}}.claim) RETURNS timestamptz LANGUAGE plpgsql STABLE AS $$
-BEGIN
-    RETURN CASE
-        WHEN c.in_step THEN c.hold_until
-        WHEN starts_with(c.space, 'queue/') AND c.session <> '' THEN (
-            SELECT h.hold FROM {{rules}}.head({{rules}}.queue_of(c.space), c.key, c.done) h WHERE h.term = c.term)
-        END;
-END $$;
-
 CREATE FUNCTION {{rules}}.trail_entry(at timestamptz, state text, term bigint, attempt integer, code integer, detail text, action text DEFAULT '') RETURNS jsonb LANGUAGE sql STABLE AS $$
     SELECT jsonb_strip_nulls(jsonb_build_object('at', at, 'state', state, 'term', nullif(term, 0), 'attempt', nullif(attempt, 0),
         'code', nullif(code, 0), 'detail', nullif(detail, ''), 'action', nullif(action, '')))
@@ -322,9 +313,6 @@ BEGIN
     END IF;
     RETURN v_trail;
 END $$;
-
-CREATE FUNCTION {{rules}}.queue_of(p_space text) RETURNS text LANGUAGE sql IMMUTABLE
-AS $$ SELECT CASE WHEN starts_with(p_space, 'queue/') THEN substr(p_space, 7) END $$;
 
 CREATE FUNCTION {{rules}}.require_queue(p_queue text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN

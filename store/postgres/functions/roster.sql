@@ -13,26 +13,6 @@ BEGIN
     SELECT x.* INTO lease FROM {{rules}}.show_lease(p_space, p_key, p_session) x;
 END $$;
 
--- How many live sessions wait for a lease; to one that waits, how many before it, 4 at most: few of them matter, and a
--- crowd that counts itself at each renewal is slow. In PL/pgSQL, which keeps its plans: a function in SQL that cannot be
--- inlined is planned at each call.
-CREATE FUNCTION {{rules}}.count_waiting(p_space text, p_key text, p_session text, t timestamptz) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
-DECLARE
-    v_place bigint;
-BEGIN
-    SELECT place INTO v_place FROM {{schema}}.waiter WHERE space = p_space AND key = p_key AND session = p_session;
-    IF v_place IS NULL THEN
-        RETURN (SELECT count(*) FROM {{schema}}.waiter w JOIN {{schema}}.session n ON n.id = w.session
-                 WHERE w.space = p_space AND w.key = p_key AND NOT n.ended AND n.deadline > t);
-    END IF;
-    -- Written so that it goes along the index waiter_line, and looks up few sessions, also where the planner knows nothing of the tables.
-    RETURN (SELECT count(*) FROM (
-                SELECT FROM {{schema}}.waiter w
-                 WHERE w.space || '/' || w.key = p_space || '/' || p_key AND w.space = p_space AND w.key = p_key AND w.place < v_place
-                   AND (SELECT NOT n.ended AND n.deadline > t FROM {{schema}}.session n WHERE n.id = w.session)
-                 ORDER BY w.place DESC LIMIT 4) before);
-END $$;
-
 CREATE FUNCTION {{rules}}.request_release(p_space text, p_key text, p_successor text, p_reason text, p_lock_timeout_ms bigint)
 RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
