@@ -130,8 +130,18 @@ func (m *machine) handleExchange(now time.Duration, x *exchangeRequest, out Exch
 		started[a.Key] = a
 	}
 	m.limiter.spend(len(started) - len(x.starts)) // a key that had nothing to start costs nothing of the rate
+	newest := make(map[string]int64, len(x.starts))
+	for _, s := range x.starts {
+		newest[s.key] = max(newest[s.key], s.term)
+	}
 	for _, r := range x.results {
-		if _, again := started[r.slot.key]; !again {
+		_, again := started[r.slot.key]
+		switch {
+		case newest[r.slot.key] > r.slot.term:
+			// The store had released the key (the answer was lost, or an operator did it), and this instance has
+			// claimed it again: what the store says of it is said of that claim.
+			m.setPhase(r.slot, gone)
+		case !again:
 			m.applyHolding(now, r.slot, out.Holdings[r.slot.key])
 		}
 	}
