@@ -204,11 +204,12 @@ func (m *machine) isDone() bool {
 }
 
 // recordUnsent records that this attempt was certainly not sent. A message whose status
-// had to be queried is still unknown.
+// had to be queried is still unknown, for the reason that it was: it may have been sent before.
 func (m *machine) recordUnsent(s *slot, why string) {
-	r := Result{Key: s.key, Term: s.term, Seq: s.assignment.Seq, State: Unknown, After: RetryLater, Attempt: s.assignment.Attempt, Detail: why}
-	if s.assignment.Work == Send {
-		r.State, r.Attempt = Delayed, max(0, s.assignment.Attempt-1)
+	a := s.assignment
+	r := Result{Key: s.key, Term: s.term, Seq: a.Seq, State: Unknown, After: RetryLater, Attempt: a.Attempt, Code: a.Code, Detail: a.Detail}
+	if a.Work == Send {
+		r.State, r.Attempt, r.Code, r.Detail = Delayed, max(0, a.Attempt-1), 0, why
 	}
 	m.queueResult(s, r)
 }

@@ -54,6 +54,28 @@ func TestNotFoundIsNoAnswerToASubmission(t *testing.T) {
 	}
 }
 
+// TestUnsentKeepsTheCause: what was not sent again, and not asked about, is unknown for the reason that it was before. Operators
+// who read that it was not sent would send it once more.
+func TestUnsentKeepsTheCause(t *testing.T) {
+	for _, c := range []struct {
+		a    Assignment
+		want Result
+	}{
+		{Assignment{Work: Send, Attempt: 3}, Result{State: Delayed, Attempt: 2, Detail: "stopped"}},
+		{Assignment{Work: Resolve, Attempt: 3, Code: 504, Detail: "HTTP 504"}, Result{State: Unknown, Attempt: 3, Code: 504, Detail: "HTTP 504"}},
+		{Assignment{Work: Resolve, Attempt: 3}, Result{State: Unknown, Attempt: 3}}, // an instance died: the next one says so
+	} {
+		m := newScripted(t, "-- | status=1").m
+		s := &slot{ref: ref{"k", 7}, assignment: c.a}
+		m.addSlot(s)
+		m.recordUnsent(s, "stopped")
+		c.want.Key, c.want.Term, c.want.After = "k", 7, RetryLater
+		if got := m.results[0].result; got != c.want {
+			t.Errorf("%+v, want %+v", got, c.want)
+		}
+	}
+}
+
 func TestBeforeSend(t *testing.T) {
 	poll, forgets, blind := Semantics{HasStatus: true}, Semantics{HasStatus: true, Forgets: true}, Semantics{Resend: true}
 	resolve, retried := Assignment{Work: Resolve, Attempt: 1}, Assignment{Work: Send, Attempt: 1, Retried: true}
