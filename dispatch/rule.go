@@ -28,10 +28,12 @@ const (
 type RetryPolicy struct {
 	// Initial pause, doubled with each attempt up to Max. Defaults 250 ms and 1 min.
 	Initial, Max time.Duration
-	// Attempts after which a message has failed for good, or blocks its key if its outcome is unknown. Default 500, which is
-	// up to eight hours of pauses. Negative: never. Status queries are not attempts, and OnFailureRetry has no limit.
+	// Attempts after which a message has failed for good, or blocks its key if its outcome is unknown: a target that can be
+	// asked has been asked then, after the last of them. One that was interrupted counts, status queries do not. Default 500,
+	// which is up to eight hours of pauses. Negative: never. OnFailureRetry has no limit.
 	Attempts int
-	// MaxAge: a message that fails has failed for good when it was enqueued longer ago. 0: whatever its age.
+	// MaxAge: a message that fails has failed for good when it was enqueued longer ago, though a target that can be asked does
+	// not answer. 0: whatever its age.
 	MaxAge time.Duration
 }
 
@@ -152,22 +154,33 @@ func (r Rule) Classify(a Assignment, answer Answer, jitter float64) (out Result)
 }
 
 // retryLater schedules the next attempt, until the attempts run out or the message is too old. The target's
-// Retry-After can only lengthen the pause.
+// Retry-After can only lengthen the pause. A message that the target may have, and can be asked about, is not given up
+// unasked, and asked about until it is too old, because a query is not an attempt.
 func (r Rule) retryLater(a Assignment, out *Result, s State, retryAfter time.Duration, jitter float64) {
 	out.State, out.After = s, RetryLater
 	out.Wait = max(r.Retry.Pause(out.Attempt, jitter), min(retryAfter, maxRetryAfter))
-	if r.OnFailure == OnFailureRetry {
-		return
+	ends := r.isLast(a)
+	if s == Unknown && r.Semantics.HasStatus {
+		ends = a.Work != Send && r.isTooOld(a)
 	}
-	if r.Retry.Attempts > 0 && out.Attempt >= r.Retry.Attempts || r.Retry.MaxAge > 0 && a.Age >= r.Retry.MaxAge {
-		out.Wait = 0
+	if ends {
 		r.giveUp(out)
 	}
+}
+
+// isLast reports whether no attempt may follow that of the assignment.
+func (r Rule) isLast(a Assignment) bool {
+	return r.OnFailure != OnFailureRetry && r.Retry.Attempts > 0 && a.Attempt >= r.Retry.Attempts || r.isTooOld(a)
+}
+
+func (r Rule) isTooOld(a Assignment) bool {
+	return r.OnFailure != OnFailureRetry && r.Retry.MaxAge > 0 && a.Age >= r.Retry.MaxAge
 }
 
 // giveUp ends the attempts. An unknown outcome becomes failed only if the queue's owner lets failures pass: the message
 // may have had its effect.
 func (r Rule) giveUp(out *Result) {
+	out.Wait = 0
 	switch {
 	case r.OnFailure == OnFailureSkip:
 		r.deadLetter(out)
@@ -231,8 +244,12 @@ func (r Rule) classifyNotFound(a Assignment, out *Result, jitter float64) {
 		// It did know it: a restart, or another node answers. Query again as an
 		// unknown message, under a step, before anything is sent.
 		out.State, out.After, out.Wait = Unknown, RetryLater, r.Retry.Pause(max(1, a.Lost), jitter)
-	default: // where it may be sent again, beforeSend has had it sent
-		r.blockUnresolved(out)
+	case r.Semantics.Forgets: // it may have had it
+		out.State = Unknown
+		r.giveUp(out)
+	default: // it is not sent again: beforeSend would have had it sent
+		out.State, out.Detail = Failed, cmp.Or(out.Detail, "the target does not know it")
+		r.giveUp(out)
 	}
 }
 
@@ -256,22 +273,16 @@ func stuckResult(r Result, answer Answer, state State, had time.Duration) Result
 // explain sets the reason that operators see. While the outcome is unknown it is that of the attempt, with its code: a
 // query that brought nothing is no cause.
 func (out *Result) explain(a Assignment, answer Answer) {
-	if cause, _, _ := strings.Cut(a.Detail, afterQuery); a.Work == Resolve && out.State == Unknown && cause != "" {
+	if cause, _, _ := strings.Cut(a.Detail, afterQuery); a.Work == Resolve && (out.State == Unknown || out.State == Failed) && cause != "" {
 		out.Code, out.Detail = a.Code, cause
 		if answer.Detail != "" {
 			out.Detail += afterQuery + answer.Detail
 		}
 	}
-	if out.State == Unknown && out.After == Block && out.Detail == "" {
+	if (out.State == Unknown && out.After == Block || out.State == Failed) && out.Detail == "" {
 		out.Detail = "it is not known whether the target has it"
 	}
 	out.Detail = CutDetail(out.Detail)
-}
-
-// CanResend reports whether a message with an unknown outcome may be sent again;
-// notFound: the target has just said that it does not know it.
-func (r Rule) CanResend(notFound bool) bool {
-	return r.Semantics.Resend || notFound && !r.Semantics.Forgets
 }
 
 // queriesFirst reports whether the target is asked for the message before it is sent (again).
@@ -294,9 +305,9 @@ func (r Rule) beforeSend(a Assignment, status Answer) (_ Assignment, instead Ans
 				Detail: "the target is asked before it is sent again" + afterQuery + status.Detail}, false
 		}
 		return a, Answer{}, true
-	case r.Semantics.HasStatus && (status.Outcome != NotFound || !r.CanResend(true)):
-		return a, status, false // it settles the message, or leaves it unknown: never send over it
-	case !r.Semantics.HasStatus && !r.CanResend(false):
+	case r.Semantics.HasStatus && (status.Outcome != NotFound || r.Semantics.Forgets && !r.Semantics.Resend || r.isLast(a)):
+		return a, status, false // it settles the message, leaves it unknown, or ends it: never send over it
+	case !r.Semantics.HasStatus && (!r.Semantics.Resend || r.isLast(a)):
 		unknown := Answer{Outcome: Uncertain}
 		if a.Detail == "" {
 			unknown.Detail = fmt.Sprintf("an instance died or lost its claim during attempt %d; it is not known whether the target has it", a.Attempt)

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestReasonIsTheCause: what operators are shown of an unknown outcome is what went wrong, with its code, whatever the
@@ -11,6 +12,7 @@ func TestReasonIsTheCause(t *testing.T) {
 	once := Semantics{HasStatus: true, Forgets: true, StatusLimit: 1}
 	again := once
 	again.Resend = true
+	last := Semantics{HasStatus: true, StatusLimit: 1} // where it would be sent again otherwise
 	for name, c := range map[string]struct {
 		semantics Semantics
 		cause     string
@@ -18,15 +20,17 @@ func TestReasonIsTheCause(t *testing.T) {
 		code      int
 		detail    string
 	}{
-		"there is no place to ask":   {once, "HTTP 500: no room", Answer{Outcome: NotFound}, 500, "HTTP 500: no room"},
-		"it is not known there":      {once, "HTTP 500: no room", Answer{Outcome: NotFound, Code: 404, Detail: "HTTP 404: what?"}, 500, "HTTP 500: no room; its status: HTTP 404: what?"},
-		"the place cannot be asked":  {again, "HTTP 500: no room", Answer{Outcome: Uncertain, Detail: "no answer: timeout"}, 500, "HTTP 500: no room; its status: no answer: timeout"},
-		"asked for the second time":  {again, "HTTP 500: no room; its status: HTTP 404: what?", Answer{Outcome: Busy, Code: 429, Detail: "HTTP 429"}, 500, "HTTP 500: no room; its status: HTTP 429"},
-		"the instance died":          {once, "", Answer{Outcome: NotFound, Code: 404, Detail: "HTTP 404: what?"}, 404, "HTTP 404: what?"},
-		"the target has it":          {once, "HTTP 500: no room", Answer{Outcome: Done, Code: 200}, 200, ""},
-		"nothing is known at all":    {once, "", Answer{Outcome: NotFound}, 0, "it is not known whether the target has it"},
-		"a cause as long as can be":  {once, strings.Repeat("x", MaxDetail), Answer{Outcome: NotFound, Detail: "no"}, 500, strings.Repeat("x", MaxDetail)},
-		"the time-out of an attempt": {once, "no answer: context deadline exceeded", Answer{Outcome: NotFound}, 0, "no answer: context deadline exceeded"},
+		"there is no place to ask":        {once, "HTTP 500: no room", Answer{Outcome: NotFound}, 500, "HTTP 500: no room"},
+		"it is not known there":           {once, "HTTP 500: no room", Answer{Outcome: NotFound, Code: 404, Detail: "HTTP 404: what?"}, 500, "HTTP 500: no room; its status: HTTP 404: what?"},
+		"the place cannot be asked":       {again, "HTTP 500: no room", Answer{Outcome: Uncertain, Detail: "no answer: timeout"}, 500, "HTTP 500: no room; its status: no answer: timeout"},
+		"asked for the second time":       {again, "HTTP 500: no room; its status: HTTP 404: what?", Answer{Outcome: Busy, Code: 429, Detail: "HTTP 429"}, 500, "HTTP 500: no room; its status: HTTP 429"},
+		"the instance died":               {once, "", Answer{Outcome: NotFound, Code: 404, Detail: "HTTP 404: what?"}, 404, "HTTP 404: what?"},
+		"the target has it":               {once, "HTTP 500: no room", Answer{Outcome: Done, Code: 200}, 200, ""},
+		"nothing is known at all":         {once, "", Answer{Outcome: NotFound}, 0, "it is not known whether the target has it"},
+		"a cause as long as can be":       {once, strings.Repeat("x", MaxDetail), Answer{Outcome: NotFound, Detail: "no"}, 500, strings.Repeat("x", MaxDetail)},
+		"given up as it is not there":     {last, "no answer: timeout", Answer{Outcome: NotFound, Detail: "HTTP 404"}, 0, "no answer: timeout; its status: HTTP 404"},
+		"given up after an instance died": {last, "", Answer{Outcome: NotFound}, 0, "the target does not know it"},
+		"the time-out of an attempt":      {once, "no answer: context deadline exceeded", Answer{Outcome: NotFound}, 0, "no answer: context deadline exceeded"},
 	} {
 		a := Assignment{Work: Resolve, Attempt: 1, Detail: c.cause}
 		if c.code == 500 {
@@ -79,6 +83,7 @@ func TestUnsentKeepsTheCause(t *testing.T) {
 func TestBeforeSend(t *testing.T) {
 	poll, forgets, blind := Semantics{HasStatus: true}, Semantics{HasStatus: true, Forgets: true}, Semantics{Resend: true}
 	resolve, retried := Assignment{Work: Resolve, Attempt: 1}, Assignment{Work: Send, Attempt: 1, Retried: true}
+	last, old := Assignment{Work: Resolve, Attempt: 9}, Assignment{Work: Resolve, Attempt: 1, Age: time.Hour}
 	for _, c := range []struct {
 		name    string
 		s       Semantics
@@ -96,12 +101,16 @@ func TestBeforeSend(t *testing.T) {
 		{"unknown, and not there any more, perhaps", forgets, resolve, NotFound, true, false, NotFound, false},
 		{"unknown, and nobody can be asked", blind, resolve, "", false, true, "", true},
 		{"unknown, and neither", Semantics{}, resolve, "", false, false, Uncertain, false},
+		{"the last, and the target has it", poll, last, Done, true, false, Done, false},
+		{"the last, and not there", poll, last, NotFound, true, false, NotFound, false},
+		{"too old, and not there", poll, old, NotFound, true, false, NotFound, false},
+		{"the last, and nobody can be asked", blind, last, "", false, false, Uncertain, false},
 		{"retried, and done already", poll, retried, Done, true, false, Done, false},
 		{"retried, and no answer", poll, retried, Uncertain, true, false, Busy, false},
 		{"retried, and not there", poll, retried, NotFound, true, true, "", false},
 		{"retried, where nobody can be asked", blind, retried, "", false, true, "", false},
 	} {
-		r := Rule{Semantics: c.s}
+		r := Rule{Semantics: c.s, Retry: RetryPolicy{Attempts: 9, MaxAge: time.Hour}}
 		a, instead, send := r.beforeSend(c.a, Answer{Outcome: c.status})
 		attempt := c.a.Attempt
 		if c.a.Work == Resolve && c.send {

@@ -50,9 +50,10 @@ func (m *machine) handleAnswer(now time.Duration, s *slot, a Assignment, answer 
 	s.assignment = a
 	s.since, s.asked, s.stuckAt = now, 0, 0
 	r := m.rule.Classify(a, answer, m.cfg.Jitter())
-	if a.Work == Send && r.State == Unknown && r.After == RetryLater && !answer.RequestEnded && !m.rule.Semantics.Deduplicates {
+	if a.Work == Send && r.State == Unknown && r.After == RetryLater && !answer.RequestEnded && (!m.rule.Semantics.Deduplicates || m.rule.isLast(a)) {
 		// The target may still be executing it, until the deadline. Before that, "not
-		// found" proves nothing, and the next message could overtake.
+		// found" proves nothing, and the next message could overtake. Where it is sent again, one that deduplicates
+		// drops it.
 		r.Wait = max(r.Wait, m.cfg.SubmitTimeout-took)
 	}
 	m.queueResult(s, r)

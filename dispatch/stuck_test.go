@@ -244,3 +244,33 @@ func TestStuckThoughClaimsRestart(t *testing.T) {
 		}
 	})
 }
+
+// TestLastAttemptIsAskedAbout: a ledger that has committed what it did not answer is believed, though no attempt is left. What it
+// has not got is not sent once more.
+func TestLastAttemptIsAskedAbout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, g := newPlace(t), newLedger()
+		g.semantics.Resend, g.semantics.Deduplicates = true, true
+		g.target.set(func(a dispatch.Assignment) dispatch.Answer {
+			if a.Attempt < 3 {
+				return dispatch.Answer{Outcome: dispatch.Busy, Code: 503}
+			}
+			return dispatch.Answer{Outcome: dispatch.Uncertain, Detail: "lost"}
+		})
+		g.says("k-0001", dispatch.Done)
+		g.says("k-0002", dispatch.NotFound)
+		p.start("a", g, func(c *dispatch.Config) {
+			c.OnFailure, c.Retry.Attempts = dispatch.OnFailureSkip, 3
+		})
+		p.add("k", 2)
+		time.Sleep(time.Minute)
+		for id, want := range map[string]dispatch.State{"k-0001": dispatch.Committed, "k-0002": dispatch.Failed} {
+			if r := p.record(id); r.State != want || r.Attempts != 3 {
+				t.Errorf("%+v, want %s", r, want)
+			}
+		}
+		if n := len(g.order("k")); n != 6 {
+			t.Errorf("sent %d times", n)
+		}
+	})
+}
