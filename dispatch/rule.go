@@ -29,8 +29,9 @@ type RetryPolicy struct {
 	// Initial pause, doubled with each attempt up to Max. Defaults 250 ms and 1 min.
 	Initial, Max time.Duration
 	// Attempts after which a message has failed for good, or blocks its key if its outcome is unknown: a target that can be
-	// asked has been asked then, after the last of them. One that was interrupted counts, status queries do not. Default 500,
-	// which is up to eight hours of pauses. Negative: never. OnFailureRetry has no limit.
+	// asked has been asked then, after the last of them. Status queries are not attempts. An interrupted attempt
+	// counts, unless the message was unknown before: the store learns of that one with its result. Default 500, which is up
+	// to eight hours of pauses. Negative: never. OnFailureRetry has no limit.
 	Attempts int
 	// MaxAge: a message that fails has failed for good when it was enqueued longer ago, though a target that can be asked does
 	// not answer. 0: whatever its age.

@@ -258,7 +258,8 @@ func begun(r dispatch.Record) time.Time {
 	return r.Begun
 }
 
-// true: what is committed took effect, and what is cancelled did not.
+// true: what is committed took effect, and what is cancelled did not, nor what was given up where the target can be asked
+// and does not forget. A person may skip what took effect.
 func (j *queueJudge) true(r dispatch.Record) {
 	effects := j.carriedOut[r.ID]
 	if r.State == dispatch.Committed && effects == 0 {
@@ -266,5 +267,9 @@ func (j *queueJudge) true(r dispatch.Record) {
 	}
 	if (r.State == dispatch.Cancelled || r.State == dispatch.Invalid) && effects > 0 {
 		j.add(Ghost, r.Key, "%s is recorded as %s, and took effect", r.ID, r.State)
+	}
+	skipped := slices.ContainsFunc(r.Trail, func(e dispatch.TrailEntry) bool { return e.Action == dispatch.Skip })
+	if r.State == dispatch.Failed && j.effects[r.ID] > 0 && j.Target.HasStatus && !j.Target.Forgets && !skipped {
+		j.add(Ghost, r.Key, "%s was given up, and took effect, as the target could have said%s", r.ID, j.story(r))
 	}
 }

@@ -62,6 +62,13 @@ func TestFaultQueueJudgeCatches(t *testing.T) {
 		}, []fault.Rule{fault.Ghost}},
 		{"recorded as committed, without effect", func(e *fault.QueueEvidence) { e.Arrivals[0].Effect = false }, []fault.Rule{fault.Lost}},
 		{"recorded as invalid, with an effect", func(e *fault.QueueEvidence) { e.Records[0].State = dispatch.Invalid }, []fault.Rule{fault.Ghost}},
+		{"given up, and the target would have said that it has it", func(e *fault.QueueEvidence) {
+			e.Target, e.Records[0].State = dispatch.Semantics{HasStatus: true}, dispatch.Failed
+		}, []fault.Rule{fault.Ghost}},
+		{"… and a person skipped it", func(e *fault.QueueEvidence) {
+			e.Target, e.Records[0].State = dispatch.Semantics{HasStatus: true}, dispatch.Failed
+			e.Records[0].Trail = append(e.Records[0].Trail, dispatch.TrailEntry{At: at(2), State: dispatch.Failed, Action: dispatch.Skip})
+		}, nil},
 		{"not the order of commits", func(e *fault.QueueEvidence) {
 			e.Sent[2].N, e.Sent[3].N = 4, 3
 			e.Sent[2], e.Sent[3] = e.Sent[3], e.Sent[2]

@@ -56,6 +56,9 @@ func (j *queueJudge) act(key, id string, a dispatch.Action) bool {
 	k, b := j.key(key), j.batches[id]
 	head := k.head() == b
 	b.doubt = false
+	if a.Retries() {
+		b.sent = 0
+	}
 	switch {
 	case a.Retries() && b.over:
 		b.over, b.state = false, dispatch.Queued

@@ -63,6 +63,11 @@ type batchBook struct {
 	over  bool
 	// doubt: it was sent, and nobody has heard since whether the target has it.
 	doubt bool
+	// sent is how often it was, since it was enqueued or a person had it sent again; last is the latest submission.
+	sent int
+	last dispatch.Assignment
+	// unasked: the target took that one, and has not been asked about it since.
+	unasked bool
 }
 
 func newQueueJudge(w *queueWorld, storeNow func() time.Time) *queueJudge {
@@ -276,9 +281,10 @@ func (j *queueJudge) settled(t dispatch.Exchange, r dispatch.Result) {
 		j.breach("%s is recorded as committed, and never took effect", h.id)
 	case r.State == dispatch.Invalid && !poison(h.id):
 		j.breach("%s is recorded as invalid, and was never refused", h.id)
-	// Where sending again is safe, a busy target's last word may hide an earlier success.
-	case r.State == dispatch.Failed && sunk.rightly > 0 && !j.world.setup.Target.Resend:
+	case r.State == dispatch.Failed && sunk.rightly > 0 && j.world.mayNotFailFalsely():
 		j.breach("%s is recorded as failed, and took effect", h.id)
+	case (r.State == dispatch.Failed || r.State == dispatch.Unknown && r.After == dispatch.Block) && h.unasked && j.world.setup.Target.HasStatus:
+		j.breach("%s was given up, and the target, which took it, was not asked", h.id)
 	case r.State == dispatch.Delayed:
 		h.doubt = false // the target said that it did not take it
 	}
@@ -295,6 +301,13 @@ func (j *queueJudge) settled(t dispatch.Exchange, r dispatch.Result) {
 		k.session, k.blocked = "", time.Now()
 		j.result.Blocked++
 	}
+}
+
+// mayNotFailFalsely: where sending again is safe, a busy target's last word may hide an earlier success, unless the target is asked in
+// between and its word counts.
+func (w *queueWorld) mayNotFailFalsely() bool {
+	t := w.setup.Target
+	return !t.Resend || t.HasStatus && !t.Forgets && !t.Deduplicates
 }
 
 // begins: one batch of a key at a time, the first that is not over, under a claim
@@ -322,6 +335,9 @@ func (j *queueJudge) begins(t dispatch.Exchange, a dispatch.Assignment) {
 	}
 	if a.Work == dispatch.Resolve {
 		j.result.Asked++
+		if k.interrupted { // the store knows nothing of an attempt that one who died made after asking
+			h.sent = min(h.sent, a.Attempt)
+		}
 	}
 	if k.step != nil && !t.Restart {
 		j.breach("%s was begun while %d of %s is in a step", a.ID, k.step.seq, a.Key)

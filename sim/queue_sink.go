@@ -82,6 +82,9 @@ func (s *sink) arrives(n *queueNode, a dispatch.Assignment) (dispatch.Answer, er
 		s.batches[a.ID] = b
 	}
 	b.key, b.seq = a.Key, a.Seq
+	if book := s.world.judge.batches[a.ID]; book != nil && book.last.Term == a.Term && book.last.Attempt == a.Attempt {
+		book.unasked = true
+	}
 	if !setup.Target.Deduplicates || !b.known {
 		s.take(b, a, apart)
 	}

@@ -39,7 +39,10 @@ func (j *queueJudge) sends(n *queueNode, a dispatch.Assignment) *submission {
 	case b.doubt && !j.world.setup.Target.Resend:
 		j.breach("%s was sent again, and nobody knew what had become of it", a.ID)
 	}
-	b.doubt = true
+	if most := j.world.setup.Dispatch.Retry.Attempts; most > 0 && b.sent >= most {
+		j.breach("%s was sent more than %d times", a.ID, most)
+	}
+	b.doubt, b.sent, b.last, b.unasked = true, b.sent+1, a, false
 	return c
 }
 
@@ -88,7 +91,8 @@ func (j *queueJudge) arrived(n *queueNode, a dispatch.Assignment) (apart bool) {
 
 // told notes what the target said about a batch.
 func (j *queueJudge) told(a dispatch.Assignment, said dispatch.Outcome) {
-	if b := j.batches[a.ID]; b != nil && said == dispatch.NotFound && !j.world.setup.Target.Forgets {
-		b.doubt = false
+	if b := j.batches[a.ID]; b != nil {
+		b.unasked = false
+		b.doubt = b.doubt && (said != dispatch.NotFound || j.world.setup.Target.Forgets)
 	}
 }

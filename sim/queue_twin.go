@@ -148,6 +148,9 @@ func turnTwins() []QueueTwin {
 				}
 			}),
 			Need: func(s *QueueSetup) { s.Dispatch.OnFailure, s.Invalid = dispatch.OnFailureBlock, 0.2 }},
+		{Name: "attempts are not counted", Caught: "was sent more than",
+			Store: results(func(r *dispatch.Result) { r.Attempt = 1 }),
+			Need:  func(s *QueueSetup) { s.Target.Resend, s.Dispatch.Retry.Attempts, s.Breaks = true, 3, 0.3 }},
 		{Name: "two are in flight", Caught: "is in a step", Store: turns(twoInFlight)},
 	}
 }
@@ -238,6 +241,16 @@ func targetTwins() []QueueTwin {
 				return brokenTarget{Target: t, semantics: &s}
 			},
 			Need: func(s *QueueSetup) { s.Target, s.Decides, s.Wire.Lose = dispatch.Semantics{}, 0, 0.2 }},
+		{Name: "the last attempt is not asked about", Caught: "was not asked",
+			Target: func(t dispatch.Target) dispatch.Target {
+				s := t.Semantics()
+				s.HasStatus = false
+				return brokenTarget{Target: t, semantics: &s}
+			},
+			Need: func(s *QueueSetup) {
+				s.Target, s.Decides = dispatch.Semantics{Resend: true, HasStatus: true, StatusLimit: 1}, 0
+				s.Breaks, s.Dispatch.Retry.Attempts = 0.3, 1
+			}},
 		{Name: "silence is taken for a refusal for now", Caught: "took effect 2 times",
 			Target: answers(func(a dispatch.Answer) dispatch.Answer {
 				if a.Outcome == dispatch.Uncertain {
