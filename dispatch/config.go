@@ -11,7 +11,7 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// Config of a [Dispatcher].
+// Config of a [Dispatcher]. MaxKeys, Streak, PollInterval, StopGrace and Jitter are for Go programs: no setting reaches them.
 type Config struct {
 	// Name of the queue. Required.
 	Name string

@@ -42,7 +42,7 @@ func New(cfg Config) (*Dispatcher, error) {
 	d := &Dispatcher{
 		cfg: cfg, clock: cfg.Keeper.Clock(), m: newMachine(cfg),
 		log:       cfg.Logger.With("queue", cfg.Name, "instance", cfg.Keeper.Instance().Label()),
-		sendTasks: make(chan sendTask, 2*cfg.Concurrency+1),
+		sendTasks: make(chan sendTask, cfg.Concurrency), // startSends gives out no more at a time
 		// Room for everything that can be in flight at once: a goroutine that reports
 		// must not wait for a runner that has returned.
 		events: make(chan func(time.Duration), 4*cfg.Concurrency+8),

@@ -209,6 +209,7 @@ func (m *machine) applyHolding(now time.Duration, s *slot, holding Holding) {
 	case s.session != m.session || holding == Released || holding == Lost || holding == "":
 		m.setPhase(s, gone)
 	case holding == InProgress && !s.restart && (s.state == Pending || s.state == Valid):
+		// Not given back, though it may be surplus: another instance could only poll it too.
 		s.assignment.Work = Poll
 		m.schedulePoll(s, m.nextPoll(now, s, 0))
 	case m.surplus > 0 && !s.restart:

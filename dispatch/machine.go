@@ -39,8 +39,8 @@ type machine struct {
 	unknownKeys   keyFinder
 	retries       dueTimes
 	refusals      refusals
-	losses        losses
-	unanswered    losses // status queries in a row that brought nothing
+	losses        counters // the target had taken it and then did not know it
+	unanswered    counters // status queries in a row that brought nothing
 	pace          pace
 	joinAt        time.Duration
 	claimAt       time.Duration
@@ -149,7 +149,7 @@ const (
 func newMachine(cfg Config) *machine {
 	return &machine{
 		cfg: cfg, rule: cfg.rule(), window: cfg.Windows.Second,
-		slots: map[ref]*slot{}, refusals: refusals{}, losses: losses{}, unanswered: losses{}, pace: newPace(cfg.PollInterval), claimPause: claimBusy, limiter: limiter{rate: cfg.Rate},
+		slots: map[ref]*slot{}, refusals: refusals{}, losses: counters{}, unanswered: counters{}, pace: newPace(cfg.PollInterval), claimPause: claimBusy, limiter: limiter{rate: cfg.Rate},
 		observed: Stats{Queue: cfg.Name, Target: cfg.Target.Name(), Recorded: map[State]int64{}},
 	}
 }
@@ -327,7 +327,7 @@ func (m *machine) requestEnded(now time.Duration, err error) bool {
 // nextWake is when step must be called again if nothing happens before.
 func (m *machine) nextWake(now time.Duration) time.Duration {
 	at := now + joinEvery
-	if m.counts[atTarget] > 0 && m.pollsInFlight < m.cfg.Concurrency {
+	if m.counts[atTarget] > 0 && m.pollsInFlight < m.cfg.Concurrency && !m.stopping {
 		at = min(at, m.pollAt)
 	}
 	if m.underWay != noRequest {

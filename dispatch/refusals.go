@@ -43,28 +43,27 @@ func (r refusals) note(now time.Duration, a Assignment, refused bool) time.Durat
 	return now - at.since
 }
 
-// losses count something that befell the head of a key: that the target had taken it and then did not know it, or could not
-// be asked about it.
-type losses map[string]loss
+// counters count how often something befell the head of a key.
+type counters map[string]counter
 
-type loss struct {
+type counter struct {
 	seq  int64
 	n    int
 	last time.Duration
 }
 
 // count returns how often by now, as far as this instance knows.
-func (l losses) count(now time.Duration, a Assignment) int {
-	at, known := l[a.Key]
-	if !known && len(l) >= maxRemembered {
-		maps.DeleteFunc(l, func(_ string, at loss) bool { return now > at.last+rememberedFor })
+func (c counters) count(now time.Duration, a Assignment) int {
+	at, known := c[a.Key]
+	if !known && len(c) >= maxRemembered {
+		maps.DeleteFunc(c, func(_ string, at counter) bool { return now > at.last+rememberedFor })
 	}
 	if at.seq != a.Seq {
-		at = loss{seq: a.Seq}
+		at = counter{seq: a.Seq}
 	}
 	at.n, at.last = at.n+1, now
-	if known || len(l) < maxRemembered {
-		l[a.Key] = at
+	if known || len(c) < maxRemembered {
+		c[a.Key] = at
 	}
 	return at.n
 }

@@ -8,7 +8,7 @@ import (
 
 // What is remembered of lost messages is bounded, and keys that went on elsewhere do not keep others out for ever.
 func TestLossesAreForgotten(t *testing.T) {
-	l := losses{}
+	l := counters{}
 	lost := func(now time.Duration, key string) int {
 		return l.count(now, Assignment{Message: Message{Key: key}, Seq: 1})
 	}

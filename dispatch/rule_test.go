@@ -137,3 +137,15 @@ func TestGivenBackIsCountedOnce(t *testing.T) {
 		t.Errorf("%d keys were given back, not 1", n)
 	}
 }
+
+// TestStoppingDoesNotSpin: nothing is polled any more, so that a status query which hangs leaves nothing to wake up for.
+func TestStoppingDoesNotSpin(t *testing.T) {
+	s := newScripted(t, "-- | status=1")
+	for _, line := range []string{"session s1", "joined members=1", "claimed a:1", "exchanged a:poll", "at 1s", "stop", "at 9s"} {
+		s.input(strings.Fields(line))
+		s.effects()
+	}
+	if at := s.m.nextWake(s.now); at <= s.now {
+		t.Errorf("it wakes at %v, at %v", at, s.now)
+	}
+}

@@ -16,26 +16,25 @@ type sendTask struct {
 // runSender submits messages, one after the other.
 func (d *Dispatcher) runSender(ctx context.Context) {
 	for {
-		var task sendTask
 		select {
 		case <-ctx.Done():
 			// What is still in the channel was certainly not sent.
 			for {
 				select {
-				case task = <-d.sendTasks:
-					d.events <- func(time.Duration) { d.m.recordUnsent(task.slot, "the instance stopped before it was sent") }
+				case unsent := <-d.sendTasks:
+					d.events <- func(time.Duration) { d.m.recordUnsent(unsent.slot, "the instance stopped before it was sent") }
 				default:
 					return
 				}
 			}
-		case task = <-d.sendTasks:
-		}
-		a, answer, took := d.submit(ctx, task.a)
-		d.events <- func(now time.Duration) {
-			if !d.m.stopping {
-				d.report.answered(a, answer)
+		case task := <-d.sendTasks:
+			a, answer, took := d.submit(ctx, task.a)
+			d.events <- func(now time.Duration) {
+				if !d.m.stopping {
+					d.report.answered(a, answer)
+				}
+				d.m.handleAnswer(now, task.slot, a, answer, took)
 			}
-			d.m.handleAnswer(now, task.slot, a, answer, took)
 		}
 	}
 }
