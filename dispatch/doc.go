@@ -14,7 +14,7 @@
 //	pending     the target has it and has not decided; it is polled
 //	valid       the target has executed it and not yet committed it
 //	delayed     the target could not take it; it is sent again after a back-off
-//	unknown     the target may have it; one that can be asked is, before it is sent again
+//	unknown     the target may have it; one that can be asked is, before it is sent again or given up
 //	committed   done
 //	invalid     the target refused it for good
 //	failed      given up: the attempts ran out, it was too old, its address refused it
@@ -37,8 +37,8 @@
 //	machine.go     what this instance asks of the store next (one request at a
 //	               time). Pure: time and jitter come from outside. recordUnsent
 //	               makes a result without the rule: a message that was certainly
-//	               not sent is delayed (unknown, if it was to be resolved), is
-//	               tried again at once, and has used no attempt
+//	               not sent is delayed (unknown, with the reason that it had, if it
+//	               was to be resolved), is tried again at once, and has used no attempt
 //	exchange.go    which results go into an exchange, and which keys start.
 //	               handleAssignment: a message that is pending at an earlier
 //	               target of the queue is uncertain if the present one cannot be
@@ -50,7 +50,8 @@
 //	               shows what it does not decide as stuck
 //	refusals.go    for how long, and how often, the target has refused or lost a message
 //	limiter.go     the work that this instance starts per second
-//	keys.go        how many keys to claim, and which to give back
+//	keys.go        how many keys to claim, and which to give back: never one whose
+//	               message the target has and has not decided
 //	dispatcher.go  the runner: one goroutine that owns the machine
 //	sender.go      the goroutines that call the target. submit sends a message of
 //	               unknown outcome again only if the target does not have it, or
@@ -77,13 +78,26 @@
 //     and what checkDelivery there refuses. If alarms should have it too, it is also a
 //     field of Sink in sinks.go, which Sink.Queue copies;
 //   - a field of [Config], copied by newDispatcher in internal/server/deliver.go, and of
-//     [Rule] if it changes what an answer means (a field of [RetryPolicy] needs no copying);
+//     [Rule] if it changes what an answer means (a field of [RetryPolicy] is a
+//     line of RetryPolicy in internal/settings/queue.go instead);
 //   - a line of internal/settings/example.yaml, and docs/understudy.yaml, which is made of it:
-//     go test ./internal/settings -run TestReference -update. docs/dispatch.md has it by hand.
+//     go test ./internal/settings -run TestReference -update. docs/dispatch.md and CHANGELOG.md have it by hand.
 //
 // [Config.Validate] refuses the same once more, for Go programs.
 //
-// If it needs a fact about the message that is not there yet, that is a field of
+// A new property of a message, as NotBefore is one, is
+//
+//   - a field of [Message], with its default and its check there;
+//   - a column in SQLite and PostgreSQL, of messages and of scheduled ones: "A new column of a message" in
+//     store/postgres/functions/README.md has the places of both;
+//   - if it decides whether the message is sent, a branch where the store starts a step (see queue.go above): an exchange names a
+//     key before anybody knows what its head is, and an instance's clock is not the store's. [Rule.beforeSend] decides once
+//     more, after a status query: what it needs for that is a field of [Assignment];
+//   - for users, NewMessage and Message in api/apitype, api/messageadd.go and messages.go with api/openapi.json, queueadd.go and
+//     queuelist.go in cmd/understudy, web/browse.js, docs/dispatch.md, docs/api.md and CHANGELOG.md;
+//   - a case in dispatchtest, which every store passes, and in sim.
+//
+// If a setting needs a fact about the message that is not there yet, that is a field of
 // [Assignment], which each of the three stores fills and dispatchtest tests. A [Config]
 // holds for one instance, as Rate and Concurrency do, and no instance knows what the others
 // have in flight: what must hold for all of them together is decided in [Queue].Exchange, by each store.
@@ -119,8 +133,8 @@
 //
 // # How it fails
 //
-// Pauses and scheduled times are judged by the store's clock. SQLite keeps them on the
-// host's wall clock: set back by an hour, it makes them an hour longer.
+// Pauses and scheduled times are judged by the store's wall clock: set back by an hour,
+// it makes them an hour longer.
 //
 // A store that cannot be reached is retried with a back-off of 20 ms to 2 s;
 // submissions in flight continue, no new ones start. An exchange without an answer is
