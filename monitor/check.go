@@ -113,7 +113,7 @@ func (c Check) WithDefaults() Check {
 	}
 	if c.Flaps > 0 {
 		c.FlapWindow = cmp.Or(c.FlapWindow, time.Hour)
-		c.Steady = cmp.Or(c.Steady, max(c.Limit(), time.Minute))
+		c.Steady = cmp.Or(c.Steady, max(c.FixedLimit(), time.Minute))
 	}
 	if c.GroupBy != "" {
 		c.GroupWait = cmp.Or(c.GroupWait, 10*time.Second)
@@ -125,9 +125,9 @@ func (c Check) WithDefaults() Check {
 	return c
 }
 
-// Limit is how long a source with an interval may be quiet; with a schedule it is the grace. What is too long for a
-// Duration is the longest one.
-func (c *Check) Limit() time.Duration {
+// FixedLimit is the part of a source's limit that is the same at all times: with an interval all of it, with a schedule
+// the grace alone ([Check.limitAfter] has the rest). What is too long for a Duration is the longest one.
+func (c *Check) FixedLimit() time.Duration {
 	if c.Missed > 0 && c.Interval > (math.MaxInt64-max(c.Grace, 0))/time.Duration(c.Missed) {
 		return math.MaxInt64
 	}
@@ -145,7 +145,7 @@ func (c *Check) IsStricterThan(old *Check) bool {
 	if old.Schedule != c.Schedule || c.MaxRun > 0 && (old.MaxRun == 0 || c.MaxRun < old.MaxRun) {
 		return true
 	}
-	return c.Limit() < old.Limit() || c.Schedule != "" && c.Missed < old.Missed
+	return c.FixedLimit() < old.FixedLimit() || c.Schedule != "" && c.Missed < old.Missed
 }
 
 // SlotLength is the time that one entry of [SourceRecord.Recent] stands for: the interval, or the time between
@@ -204,7 +204,7 @@ func (c Check) Validate() error {
 		name string
 		d    time.Duration
 	}{
-		{"interval", c.Interval}, {"grace", c.Grace}, {"the limit (interval × missed + grace)", c.Limit()},
+		{"interval", c.Interval}, {"grace", c.Grace}, {"the limit (interval × missed + grace)", c.FixedLimit()},
 		{"max run", c.MaxRun}, {"retire after", c.RetireAfter},
 		{"flap window", c.FlapWindow}, {"steady", c.Steady}, {"group wait", c.GroupWait},
 		{"maintenance for", c.MaintenanceFor}, {"remind", c.Remind},

@@ -21,20 +21,20 @@ func (c *Check) overdueAt(f Facts) (Reason, StoreTime) {
 
 // silentAt is when a source counts as silent.
 func (c *Check) silentAt(f Facts) StoreTime {
-	if c.Schedule != "" {
-		return c.scheduleSilentAt(f)
-	}
-	from, more := max(f.ExpectedFrom, f.CheckChanged), c.Limit()
+	from, more := max(f.ExpectedFrom, f.CheckChanged), c.FixedLimit()
 	switch {
+	case c.Schedule != "":
+		// Heartbeats of times before the end of a blind period may have come and been lost in it.
+		return c.limitAfter(max(from, f.LastBeat, f.Path.BlindUntil), &f)
 	case f.LastBeat == 0:
 		// How long its path was blind since then is not known: it gets a whole limit again.
-		return max(from, f.Path.BlindUntil).Add(c.Limit())
+		return c.limitAfter(max(from, f.Path.BlindUntil), &f)
 	case f.LastBeat >= from:
 		// The usual case. After a blind period one interval and grace are enough for its next heartbeat; a source
 		// that was declared, resumed or changed since its last heartbeat has the whole limit.
 		from, more = f.LastBeat, c.Interval+c.Grace
 	}
-	return f.extendAfterBlindness(from.Add(c.Limit()).Add(f.blindSince(from)), more)
+	return f.extendAfterBlindness(c.limitAfter(from, &f).Add(f.blindSince(from)), more)
 }
 
 // blindSince is for how long the path was blind since the last heartbeat, or since a later time: no longer than from
@@ -56,15 +56,16 @@ func (f *Facts) extendAfterBlindness(end StoreTime, more time.Duration) StoreTim
 	return end
 }
 
-// scheduleSilentAt is when a source with a schedule counts as silent: after as many of its times as may be missed, and
-// the grace, since the last heartbeat.
-func (c *Check) scheduleSilentAt(f Facts) StoreTime {
+// limitAfter is when a whole limit has passed since a time: with a schedule, as many of its times as may be missed, and
+// the grace.
+func (c *Check) limitAfter(from StoreTime, f *Facts) StoreTime {
+	if c.Schedule == "" {
+		return from.Add(c.FixedLimit())
+	}
 	s, err := schedule.ParseCrontab(c.Schedule)
 	if err != nil {
 		return Never // Validate refuses it
 	}
-	// Heartbeats of times before the end of a blind period may have come and been lost in it.
-	from := max(f.ExpectedFrom, f.CheckChanged, f.LastBeat, f.Path.BlindUntil)
 	// Schedules are about the wall clock. Both ways go through the same pair (Now, Wall), so that a stepped clock
 	// moves the times of the schedule, and not the length of the silence.
 	at := f.Wall.Add(-f.Now.Sub(from))

@@ -136,7 +136,7 @@ func (w *Watcher) readParents(ctx context.Context, l Scan, s settingsCache) erro
 	}
 	for i := range found {
 		if on := s.byName[of[i].Check]; on != nil {
-			found[i].Limit = on.Limit() + on.SlotLength(l.Wall)
+			found[i].Check = &on.Check
 			if found[i].State == Up && (on.Paused || on.inMaintenance(l.Wall)) {
 				found[i].State = Paused
 			}

@@ -12,8 +12,8 @@ type Parent struct {
 	State    State // "" if there is no such source
 	Alarm    bool  // one stands
 	LastBeat StoreTime
-	// Limit is how long it may be quiet.
-	Limit time.Duration
+	// Check that it is a source of; nil: it is not known, and holds nothing back. No store fills this in.
+	Check *Check
 }
 
 // How soon to evaluate a source again whose alarm waits for its parent. The pause grows with the time that it is overdue.
@@ -35,7 +35,7 @@ func (c *Check) heldBack(f Facts) (v Evaluation, ok bool) {
 	switch p := f.Parent; {
 	case reason == "":
 		return Evaluation{Due: due}, true
-	case p == nil || p.State == "" || p.State == Retired:
+	case p == nil || p.Check == nil || p.State == "" || p.State == Retired:
 		return Evaluation{}, false
 	case p.Alarm || p.State == Paused && p.LastBeat <= at && reason != Failed:
 		mark := f.Now
@@ -43,9 +43,10 @@ func (c *Check) heldBack(f Facts) (v Evaluation, ok bool) {
 			mark = f.WellSince // the parent has returned already, only its alarm or its pause has not ended yet
 		}
 		return Evaluation{Due: again, WellSince: mark}, true
-	case p.LastBeat <= at && reason != Failed && f.Now < max(at, f.WellSince).Add(p.Limit).Add(waitMost):
+	case p.LastBeat <= at && reason != Failed && f.Now < p.Check.limitAfter(max(at, f.WellSince), &f).Add(p.Check.Interval+waitMost):
 		// Both may have fallen silent at once, the parent with the longer limit, or the parent's pause has just ended: wait
-		// until it was heard or has an alarm. No longer than its limit, so that two that depend on each other do not wait for ever.
+		// until it was heard or has an alarm. No longer than its limit, and what a blind period may add to that, so that two
+		// that depend on each other do not wait for ever.
 		return Evaluation{Due: again, WellSince: f.WellSince}, true
 	case f.WellSince != 0 && p.LastBeat > f.WellSince && reason != Failed:
 		// Its parent has returned: it has as much time to report as after a pause.

@@ -61,22 +61,24 @@ func TestParent(t *testing.T) {
 	c := Check{Name: "e", Interval: time.Second, Missed: 3, DependsOn: "h"}.WithDefaults()
 	const now = StoreTime(1e12)
 	at := now.Add(-2 * time.Second) // since when it is overdue
+	h := &Check{Name: "h", Interval: 20 * time.Second}
+	*h = h.WithDefaults()
 	for name, w := range map[string]struct {
 		parent  Parent
 		failing bool
 		held    bool
 	}{
-		"no such parent":           {Parent{}, false, false},
-		"retired":                  {Parent{State: Retired}, false, false},
-		"heard since":              {Parent{State: Up, LastBeat: at + 1, Limit: time.Minute}, false, false},
-		"not heard since":          {Parent{State: Up, LastBeat: at, Limit: time.Minute}, false, true},
-		"never seen":               {Parent{State: Up, Limit: time.Minute}, false, true},
-		"not heard beyond limit":   {Parent{State: Up, LastBeat: 1, Limit: -waitMost}, false, false},
-		"its alarm stands":         {Parent{State: Down, Alarm: true, LastBeat: now}, false, true},
-		"paused":                   {Parent{State: Paused, LastBeat: 1}, false, true},
-		"paused and heard":         {Parent{State: Paused, LastBeat: now}, false, false},
-		"failed, parent not heard": {Parent{State: Up, LastBeat: 1, Limit: time.Minute}, true, false},
-		"failed, parent failed":    {Parent{State: Down, Alarm: true, LastBeat: now}, true, true},
+		"no such parent":           {Parent{Check: h}, false, false},
+		"retired":                  {Parent{State: Retired, Check: h}, false, false},
+		"heard since":              {Parent{State: Up, LastBeat: at + 1, Check: h}, false, false},
+		"not heard since":          {Parent{State: Up, LastBeat: at, Check: h}, false, true},
+		"never seen":               {Parent{State: Up, Check: h}, false, true},
+		"not heard beyond limit":   {Parent{State: Up, LastBeat: 1, Check: &Check{Interval: -waitMost}}, false, false},
+		"its alarm stands":         {Parent{State: Down, Alarm: true, LastBeat: now, Check: h}, false, true},
+		"paused":                   {Parent{State: Paused, LastBeat: 1, Check: h}, false, true},
+		"paused and heard":         {Parent{State: Paused, LastBeat: now, Check: h}, false, false},
+		"failed, parent not heard": {Parent{State: Up, LastBeat: 1, Check: h}, true, false},
+		"failed, parent failed":    {Parent{State: Down, Alarm: true, LastBeat: now, Check: h}, true, true},
 	} {
 		f := Facts{Now: now, State: Up, ExpectedFrom: 1, LastBeat: now.Add(-5 * time.Second), Failing: w.failing, Path: PathStatus{LastSeen: now, TrustFor: time.Second}, Parent: &w.parent}
 		v := c.Evaluate(f)
@@ -88,7 +90,7 @@ func TestParent(t *testing.T) {
 		}
 	}
 	// The parent was heard again while its alarm stood, and the source was evaluated in between: that is its return all the same.
-	back := Parent{State: Down, Alarm: true, LastBeat: now.Add(-time.Second), Limit: time.Minute}
+	back := Parent{State: Down, Alarm: true, LastBeat: now.Add(-time.Second), Check: h}
 	silent := Facts{Now: now, State: Up, ExpectedFrom: 1, LastBeat: now.Add(-time.Hour), WellSince: now.Add(-5 * time.Second), Path: PathStatus{LastSeen: now, TrustFor: time.Second}, Parent: &back}
 	silent.WellSince = c.Evaluate(silent).WellSince
 	back.State, back.Alarm = Up, false
@@ -96,7 +98,7 @@ func TestParent(t *testing.T) {
 		t.Errorf("after the end of its parent's alarm: %+v", v)
 	}
 	// Its parent was paused and silent until now: that one has its limit to report, and this one waits for it.
-	unpaused := Parent{State: Up, LastBeat: now.Add(-time.Hour), Limit: time.Minute}
+	unpaused := Parent{State: Up, LastBeat: now.Add(-time.Hour), Check: h}
 	silent.WellSince, silent.Parent = now.Add(-time.Second), &unpaused
 	if v := c.Evaluate(silent); v.Transition != NoTransition || v.WellSince != silent.WellSince {
 		t.Errorf("after the end of its parent's pause: %+v", v)
@@ -107,13 +109,49 @@ func TestParent(t *testing.T) {
 	}
 	// The parent was down until a second ago: a whole limit from then on, but a failure counts.
 	f := Facts{Now: now, State: Up, ExpectedFrom: 1, LastBeat: now.Add(-time.Hour), WellSince: now.Add(-time.Second), Path: PathStatus{LastSeen: now, TrustFor: time.Second},
-		Parent: &Parent{State: Up, LastBeat: now}}
+		Parent: &Parent{State: Up, LastBeat: now, Check: h}}
 	if v := c.Evaluate(f); v.Transition != Resume || v.At != now || v.Due != now.Add(3*time.Second) {
 		t.Errorf("after its return: %+v", v)
 	}
 	f.Failing = true
 	if v := c.Evaluate(f); v.Transition != Onset || v.Reason != Failed {
 		t.Errorf("a failure that was held back: %+v", v)
+	}
+}
+
+// TestParentSchedule: services wait for a host that reports by a schedule, until its own alarm would be raised.
+func TestParentSchedule(t *testing.T) {
+	host := Check{Name: "h", Schedule: "0 * * * *", Missed: 3, Grace: 5 * time.Minute}.WithDefaults()
+	service := Check{Name: "e", Interval: 10 * time.Minute, Missed: 1, DependsOn: "h"}.WithDefaults()
+	died := time.Date(2026, time.November, 21, 10, 1, 0, 0, time.UTC)
+	facts := func(after, last time.Duration) Facts {
+		now := StoreTime(died.Add(after).UnixMicro())
+		return Facts{Now: now, Wall: died.Add(after), State: Up, ExpectedFrom: 1, LastBeat: StoreTime(died.Add(last).UnixMicro()), Path: PathStatus{LastSeen: now, TrustFor: time.Second}}
+	}
+	for after := 11 * time.Minute; after < 185*time.Minute; after += 2 * time.Minute {
+		of := facts(after, -time.Minute)
+		f := facts(after, 0)
+		f.Parent = &Parent{State: Up, LastBeat: of.LastBeat, Check: &host}
+		if up, v := host.Evaluate(of), service.Evaluate(f); v.Transition != NoTransition && up.Transition == NoTransition {
+			t.Fatalf("%v after both died, the service has its alarm (%+v) and the host has none", after, v)
+		}
+	}
+	late := facts(4*time.Hour, 0)
+	late.Parent = &Parent{State: Up, LastBeat: 1, Check: &host}
+	if v := service.Evaluate(late); v.Transition != Onset {
+		t.Errorf("long after the host's limit: %+v", v)
+	}
+}
+
+// TestRetireAfterResume: a source with a schedule has a whole limit after it was resumed before it is retired.
+func TestRetireAfterResume(t *testing.T) {
+	c := Check{Name: "e", Schedule: "0 2 * * *", Grace: time.Minute, RetireAfter: time.Hour}.WithDefaults()
+	wall := time.Date(2026, time.November, 21, 10, 0, 0, 0, time.UTC)
+	now := StoreTime(wall.UnixMicro())
+	f := Facts{Now: now, Wall: wall, State: Down, Alarm: "id", Reason: Silent, OnsetAt: now.Add(-32 * time.Hour), LastBeat: now.Add(-56 * time.Hour),
+		ExpectedFrom: now.Add(-time.Hour), Path: PathStatus{LastSeen: now, TrustFor: time.Second}}
+	if v := c.Evaluate(f); v.Transition != NoTransition || v.Due != now.Add(16*time.Hour+time.Minute) {
+		t.Errorf("an hour after it was resumed: %+v, due in %v", v, v.Due.Sub(now))
 	}
 }
 

@@ -56,7 +56,7 @@ const MaxMembers = 1000
 func (c *Check) message(labels map[string]string) AlarmMessage {
 	m := AlarmMessage{
 		Event: c.Name, Severity: c.Severity, Tags: c.Tags, ControlLoop: c.ControlLoop,
-		Labels: maps.Clone(c.Labels), Limit: c.Limit().String(),
+		Labels: maps.Clone(c.Labels), Limit: c.FixedLimit().String(),
 	}
 	if c.Schedule != "" {
 		m.Limit = c.Schedule

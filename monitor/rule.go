@@ -164,7 +164,7 @@ func (c *Check) evaluateDown(f Facts, until StoreTime) Evaluation {
 	if f.LastBeat == 0 {
 		from = max(from, f.Path.BlindUntil) // how much of its time the path was blind is not known
 	}
-	end := max(from.Add(c.RetireAfter).Add(f.blindSince(from)), max(f.ExpectedFrom, f.CheckChanged).Add(c.Limit()))
+	end := max(from.Add(c.RetireAfter).Add(f.blindSince(from)), c.limitAfter(max(f.ExpectedFrom, f.CheckChanged), &f))
 	end = f.extendAfterBlindness(end, c.Interval+c.Grace)
 	switch {
 	case f.Now < end:
@@ -219,7 +219,7 @@ func (c *Check) recheckAfter(f Facts, due StoreTime) time.Duration {
 	_, recheckAt := c.overdueAt(f)
 	most := blindMost
 	if c.Schedule == "" {
-		most = min(most, max(c.Limit(), blindLeast)) // a short limit wants silence found about one limit later
+		most = min(most, max(c.FixedLimit(), blindLeast)) // a short limit wants silence found about one limit later
 	}
 	return max(recheckAt.Sub(f.Now), min(max(over, blindLeast), most))
 }

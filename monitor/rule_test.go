@@ -36,7 +36,7 @@ func randomHistory(seed uint64) history {
 	h.e = h.e.WithDefaults()
 	var (
 		interval      = int(h.e.Interval.Milliseconds())
-		limit         = int(h.e.Limit().Milliseconds())
+		limit         = int(h.e.FixedLimit().Milliseconds())
 		next          = r.IntN(2 * limit)
 		blind, paused bool
 		alive         = true
@@ -217,7 +217,7 @@ func (h history) expect() []turned {
 	ms := func(d time.Duration) int { return int(d.Milliseconds()) }
 	// The path was proven first as the history starts: it counts as blind before.
 	o := oracle{
-		interval: ms(h.e.Interval), limit: ms(h.e.Limit()), grace: ms(h.e.Grace), steady: ms(h.e.Steady), flaps: h.e.Flaps,
+		interval: ms(h.e.Interval), limit: ms(h.e.FixedLimit()), grace: ms(h.e.Grace), steady: ms(h.e.Steady), flaps: h.e.Flaps,
 		wasBlind: true,
 	}
 	todo := h.all

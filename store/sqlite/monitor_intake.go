@@ -148,7 +148,7 @@ func (t *moment) isFull(e *checkRow) (bool, error) {
 // add makes a source that is expected from now on, unless it is there.
 func (t *moment) add(e *checkRow, name, labels string, declared bool) (id int64, added bool, err error) {
 	// Judged too soon does no harm: the rule then says when.
-	n, err := t.exec(addSource, e.ID, name, labels, declared, t.at, t.at.Add(e.Limit()))
+	n, err := t.exec(addSource, e.ID, name, labels, declared, t.at, t.at.Add(e.FixedLimit()))
 	if err != nil {
 		return 0, false, err
 	}
