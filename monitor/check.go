@@ -139,10 +139,16 @@ func (c *Check) CanLearn(n int64) bool {
 	return !c.Fixed && n < int64(cmp.Or(c.MaxLearned, DefaultLearned))
 }
 
-// IsStricterThan reports whether a source may be overdue under c that was not under old. Such a change must
-// give every source a whole limit from now, or it would raise alarms about the past.
+// IsStricterThan reports whether a source may have an alarm under c that it had not under old: because it may be overdue, or
+// because what held its alarm back may do so no longer. Such a change must give every source a whole limit from now, or
+// it would raise alarms about the past.
 func (c *Check) IsStricterThan(old *Check) bool {
-	if old.Schedule != c.Schedule || c.MaxRun > 0 && (old.MaxRun == 0 || c.MaxRun < old.MaxRun) {
+	switch {
+	case old.Schedule != c.Schedule || c.MaxRun > 0 && (old.MaxRun == 0 || c.MaxRun < old.MaxRun):
+		return true
+	case old.Maintenance != "" && (c.Maintenance != old.Maintenance || c.MaintenanceFor < old.MaintenanceFor):
+		return true
+	case old.DependsOn != "" && (c.DependsOn != old.DependsOn || c.DependsLabel != old.DependsLabel):
 		return true
 	}
 	return c.FixedLimit() < old.FixedLimit() || c.Schedule != "" && c.Missed < old.Missed

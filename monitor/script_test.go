@@ -299,7 +299,7 @@ func (w *world) beat(s Signal, sent StoreTime) {
 
 // configure changes the event.
 func (w *world) configure(e Check) {
-	if e.FixedLimit() < w.e.FixedLimit() || e.Schedule != w.e.Schedule || w.e.Paused && !e.Paused {
+	if e.IsStricterThan(&w.e) || w.e.Paused && !e.Paused {
 		w.f.CheckChanged = w.now
 	}
 	w.e, w.due = e, w.now

@@ -154,6 +154,30 @@ func testShorterBase(b *bench) {
 		b.Errorf("fewer times of a schedule may be missed: %+v", b.candidate(id))
 	}
 	b.configure(short)
+	held := short
+	held.Maintenance, held.MaintenanceFor, held.DependsOn = "0 2 * * 6", 2*time.Hour, "host"
+	for _, w := range []struct {
+		what     string
+		change   func(*monitor.Check)
+		stricter bool
+	}{
+		{"a window of maintenance, and a check that it depends on", func(c *monitor.Check) { *c = held }, false},
+		{"a longer window", func(c *monitor.Check) { c.MaintenanceFor = 3 * time.Hour }, false},
+		{"a shorter window", func(c *monitor.Check) { c.MaintenanceFor = time.Hour }, true},
+		{"windows at another time", func(c *monitor.Check) { c.Maintenance = "0 3 * * 6" }, true},
+		{"no window", func(c *monitor.Check) { c.Maintenance, c.MaintenanceFor = "", 0 }, true},
+		{"it depends on another source", func(c *monitor.Check) { c.DependsLabel = "rack" }, true},
+		{"it depends on nothing", func(c *monitor.Check) { c.DependsOn, c.DependsLabel = "", "" }, true},
+	} {
+		before := b.candidate(id).CheckChanged
+		b.step(limit)
+		w.change(&held)
+		b.configure(held)
+		if c := b.candidate(id); near(c.CheckChanged, c.Now) != w.stricter || !w.stricter && c.CheckChanged != before {
+			b.Errorf("%s: the check changed at %d, before %d, now %d", w.what, c.CheckChanged, before, c.Now)
+		}
+	}
+	b.configure(short)
 	base := b.candidate(id).CheckChanged
 	b.step(limit)
 	labelled := short

@@ -24,7 +24,11 @@ BEGIN
                CASE WHEN o.removed OR x.paused <> coalesce((o.config->>'paused')::boolean, false) THEN x.paused ELSE o.paused END AS pause,
                -- Stricter: as Check.IsStricterThan says it. The limit of a schedule is in its missed times, not in patience.
                o.removed OR o.schedule <> x.schedule OR x.patience < o.patience OR x.max_run > 0 AND (o.max_run = 0 OR x.max_run < o.max_run)
-                   OR x.schedule <> '' AND (x.config->>'missed')::bigint < (o.config->>'missed')::bigint AS stricter
+                   OR x.schedule <> '' AND (x.config->>'missed')::bigint < (o.config->>'missed')::bigint
+                   OR o.config ? 'maintenance' AND (x.config->>'maintenance' IS DISTINCT FROM o.config->>'maintenance'
+                       OR (x.config->>'maintenance_for')::bigint < (o.config->>'maintenance_for')::bigint)
+                   OR o.config ? 'depends_on' AND (x.config->>'depends_on' IS DISTINCT FROM o.config->>'depends_on'
+                       OR x.config->>'depends_label' IS DISTINCT FROM o.config->>'depends_label') AS stricter
           FROM jsonb_to_recordset(p_config::jsonb) x (name text, config jsonb, paused boolean, schedule text, max_run bigint, fixed boolean,
                    sender_clock boolean, every bigint, patience bigint, flaps integer, flap_window bigint)
           JOIN {{schema}}.monitor_event o ON o.name = x.name
