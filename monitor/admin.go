@@ -23,8 +23,9 @@ type SourceRecord struct {
 	// that was.
 	Last  time.Time
 	Quiet time.Duration
-	// Beats is how many heartbeats it has sent so far. Recent says of its last intervals, the newest first,
-	// whether a heartbeat came in each.
+	// Beats is how many heartbeats it has sent so far. Recent says of the last slots of time, each as long as an interval
+	// ([Check.SlotLength]), the newest first, whether a heartbeat came in each. It is to be shown, not judged by: slots are cut
+	// by the clock and not by the heartbeats, so that a punctual source may have two in one slot and none in the next.
 	Beats  int64
 	Recent []bool
 	// Sent and Seq are what its last heartbeat said; Code is the exit status of its last run, and Path the intake

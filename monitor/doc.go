@@ -25,12 +25,14 @@
 // store/postgres/functions/monitor_apply.sql, and in internal/memstore/checks/detection.go, the store in
 // memory. Redis keeps no sources.
 //
-// A new option of a check is
+// A source has no options. It has labels, which the rule does not see; an option of a check may name one, as DependsLabel
+// does. A new option of a check is
 //
 //   - a field of Check with its default and validation (check.go), and its effect in the rule. If a change of it can make
-//     a source overdue that was not, it is also a line of [Check.IsStricterThan], and of its copy in "monitor_configure",
-//     store/postgres/functions/monitor_config.sql. Nothing evaluates a source whose alarm stands before the [Evaluation].Due
-//     of its Onset, unless a heartbeat comes; and the judge of sim/monitor_judge.go has to know what else may become of a source.
+//     a source overdue that was not, or end what holds its alarm back, it is also a line of [Check.IsStricterThan], and of
+//     its copy in "monitor_configure", store/postgres/functions/monitor_config.sql. A source whose alarm stands is not evaluated
+//     before the [Evaluation].Due of its Onset, unless a heartbeat comes, its check changes or an operator acts; and
+//     the judge of sim/monitor_judge.go has to know what else may become of a source.
 //     An option of what follows an alarm is not in the rule: its effect is in changes.go, groups.go or reminders.go;
 //   - its field in the API (api/apitype/check.go), and its key in a configuration file (Check in
 //     internal/settings/checks.go, and example.yaml): copyOptions there copies fields of the same name and type, and leaves out
@@ -74,15 +76,16 @@
 // do not count, because their heartbeats may have been lost. For sources with a schedule, and for those that were never
 // heard, each blind period therefore starts the wait again: a path that fails again and again can hide them. A run does not count as overrun if its path was blind meanwhile: silence will tell.
 //
-// An alarm ends with a heartbeat, with a configuration under which it would be no outage, or with its source. A blind
-// period, a resume or the start of a run is no sign of life.
+// An alarm ends with a heartbeat, with a configuration under which it would be no outage, or with its source. The alarm of
+// a source that flaps ends once it has been well for [Check].Steady. A blind period, a resume or the start of a run is no sign of life.
 //
 // # What it promises
 //
 // An acknowledged heartbeat is stored. An outage is one ONSET and, at its end, one ABATED, in this order and with one
 // request ID, each stored for every sink in the transaction that changes the source; package dispatch delivers them at
-// least once, in order per source. Both are compare-and-sets on what was judged: a heartbeat that arrives in between
-// undoes the judgement, whichever instance made it. One that dies costs its sources the first window of its claims, and
+// least once, in order per source. Both are compare-and-sets on the source, its last heartbeat and its check: a heartbeat that
+// arrives in between undoes the judgement, whichever instance made it. Its parent, its path and the maintenance window were
+// so when it was judged, which may be a moment ago. One that dies costs its sources the first window of its claims, and
 // groups and reminders the same if it was the one that sweeps.
 //
 // # What it does not promise

@@ -34,7 +34,8 @@ type Facts struct {
 	Alarm  string
 	Reason Reason
 	// OnsetAt is when the alarm that stands was raised, and not [Alarm.Started]: that is when the outage began.
-	// RecentOnsets is how many were raised within the check's flap window, that one included.
+	// RecentOnsets is how many were raised within the check's flap window, that one included. A store may stop counting
+	// at the check's Flaps.
 	OnsetAt      StoreTime
 	RecentOnsets int
 	// WellSince is when a source whose alarm stands recovered, while the alarm is kept because it flaps. Of a source without

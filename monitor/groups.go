@@ -44,7 +44,7 @@ func (w *Watcher) reportGroups(ctx context.Context) (every time.Duration, err er
 
 // groupReport is what to report of a group now; ok is false for nothing.
 func (w *Watcher) groupReport(ctx context.Context, s settingsCache, g *AlarmGroup, now time.Time) (r GroupReport, ok bool, err error) {
-	check := &Check{Name: g.Check}
+	check := &Check{Name: g.Check} // one that is not configured any more has no labels and no severity
 	if known := s.byName[g.Check]; known != nil {
 		check = &known.Check
 	}

@@ -31,10 +31,11 @@ func (c *Check) heldBack(f Facts) (v Evaluation, ok bool) {
 	}
 	f.ExpectedFrom = max(f.ExpectedFrom, from)
 	reason, at, due := c.problem(f)
+	if reason == "" {
+		return Evaluation{Due: due}, true
+	}
 	again := f.Now.Add(min(max(f.Now.Sub(at), waitLeast), waitMost))
 	switch p := f.Parent; {
-	case reason == "":
-		return Evaluation{Due: due}, true
 	case p == nil || p.Check == nil || p.State == "" || p.State == Retired:
 		return Evaluation{}, false
 	case p.Alarm || p.State == Paused && p.LastBeat <= at && reason != Failed:

@@ -134,10 +134,11 @@ func (c *Check) evaluateStanding(f Facts) Evaluation {
 // Only a heartbeat ends it, or a configuration under which it would be no outage. A blind period, a resume, a new
 // timing and the start of a run give the source more time, but none of them is a sign of life.
 func (c *Check) hasRecovered(f Facts) (recovered bool, recheckAt StoreTime) {
-	// What came after the onset and is no sign of life is taken out of the facts; the ordinary rule does the rest.
-	f.CheckChanged = 0
+	// The ordinary rule decides, on the facts without what came after the onset and is no sign of life.
+	without := f
+	without.CheckChanged = 0
 	if f.ExpectedFrom >= f.OnsetAt {
-		f.ExpectedFrom = 0
+		without.ExpectedFrom = 0
 	}
 	reported := f.LastBeat >= f.OnsetAt
 	if !reported && f.Reason == Overrun && c.MaxRun > 0 && f.RunStarted >= f.OnsetAt {
@@ -148,9 +149,9 @@ func (c *Check) hasRecovered(f Facts) (recovered bool, recheckAt StoreTime) {
 	// been seen to work until now. The same holds for a source that flaps and has not begun to be well: it may have
 	// reported since the onset and fallen silent again.
 	if !reported || c.Flaps > 0 && f.WellSince == 0 {
-		f.BlindAtBeat, f.Path.BlindUntil, f.Path.LastSeen = f.Path.BlindTotal, 0, f.Now
+		without.BlindAtBeat, without.Path.BlindUntil, without.Path.LastSeen = f.Path.BlindTotal, 0, f.Now
 	}
-	reason, _, recheckAt := c.problem(f)
+	reason, _, recheckAt := c.problem(without)
 	return reason == "", recheckAt
 }
 

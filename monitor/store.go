@@ -269,8 +269,8 @@ type Scan struct {
 	Next StoreTime
 }
 
-// SourceChange is what becomes of a candidate. It is made only if nothing that was judged has changed meanwhile:
-// not the source, its last heartbeat or its check.
+// SourceChange is what becomes of a candidate. It is made only if the source, its last heartbeat and its check have not
+// changed since it was judged. Its parent, its path and the time may have.
 type SourceChange struct {
 	ID                     int64
 	Rev, BeatRev, CheckRev int64

@@ -44,6 +44,8 @@ BEGIN
     SELECT p.* INTO l FROM {{schema}}.monitor_path p ORDER BY p.proof DESC, p.id LIMIT 1;
     RETURN QUERY SELECT s.id, s.event, s.name, s.labels::text, s.rev, b.beats + b.run, e.rev,
             s.state, s.alarm, s.reason, s.onset,
+            -- Alarms have no onset here, only a wall time. After a step back older alarms count for as much longer, so that the
+            -- alarm of a source that flaps stands longer. A step ahead moves the monitor's own clock, too.
             CASE WHEN s.alarm = '' OR e.flaps = 0 THEN 0 ELSE (
                 SELECT count(*) FROM (SELECT FROM {{schema}}.monitor_alarm o
                  WHERE o.event = e.name AND o.source = s.name AND o.raised >= p_wall - {{rules}}.microseconds(e.flap_window) LIMIT e.flaps) o) END,
