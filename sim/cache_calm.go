@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"github.com/understudy-ha/understudy/cache/protocol"
@@ -111,6 +112,31 @@ func (w *cacheWorld) agree() {
 	}
 	for i := range w.setup.Keys {
 		w.refresh(members, cacheKey(i))
+	}
+	if slices.ContainsFunc(members, func(p *cachePeer) bool { return !p.host.passive }) {
+		for _, p := range members {
+			if p.host.passive {
+				w.refreshStale(p, cacheKey(0))
+			}
+		}
+	}
+}
+
+// refreshStale checks that a stale copy which a passive peer gives is refreshed, though nobody asks for it elsewhere.
+func (w *cacheWorld) refreshStale(p *cachePeer, key string) {
+	t := w.setup.Timings
+	w.until(w.now + t.TTL + t.Skew)
+	old := p.table.rows[key]
+	if !old.Held() {
+		return
+	}
+	for end := w.now + t.AnnounceTimeout + 3*time.Second; p.table.rows[key].Term <= old.Term; {
+		if w.now > end {
+			w.judge.breach("%s, which is passive, gives a stale copy of %s, and no peer fetches it: %s", p.host.name, key, cacheEntry(old))
+			return
+		}
+		p.ask(protocol.Get{Key: key, Until: p.host.boot() + time.Second}, func(protocol.Effect) {})
+		w.until(w.now + 100*time.Millisecond)
 	}
 }
 

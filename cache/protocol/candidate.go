@@ -12,6 +12,7 @@ func (m *Machine) startCandidacy(k *key) {
 		m.referAll(k, Refer{NotMember: true, Why: "not a member"})
 		return
 	case m.setup.Passive:
+		m.requestFetch(k)
 		m.referAll(k, Refer{Why: "this peer does not fetch"})
 		return
 	case m.now.Boot < m.lostUntil:

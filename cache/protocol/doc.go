@@ -28,6 +28,9 @@
 //
 // A voter's answer waits for the ceiling in the same way.
 //
+// A passive peer ([Setup.Passive]) has no origin. It votes, follows, keeps copies and serves them, and ends in startCandidacy:
+// a Get that its copy cannot answer is referred to another peer, and for a stale copy requestFetch (get.go) has another fetch.
+//
 // When a voter has a fresh copy, the candidate releases its voters and asks for that (field awaitingCopy): the
 // candidacy ends with the [Update], without a fetch.
 //

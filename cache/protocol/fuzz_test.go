@@ -170,7 +170,7 @@ func (z *fuzzed) message() Message {
 	case 12:
 		return MembersList{list}
 	case 13:
-		return pick[Message](z, Ping{}, Pong{}, EntryReq{key})
+		return pick[Message](z, Ping{}, Pong{}, EntryReq{key}, FetchReq{key})
 	default:
 		return Hello{2, 1, 1, list.Digest(), z.now.Wall, false, true, false, false}
 	}

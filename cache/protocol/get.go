@@ -95,6 +95,36 @@ func (m *Machine) handleGet(in Get) {
 	m.startCandidacyIfWanted(k)
 }
 
+// requestFetch has another peer fetch for a passive one that has given a stale copy. One is asked, chosen at random: if it is
+// passive too, or the message is lost, the next Get asks again.
+func (m *Machine) requestFetch(k *key) {
+	if !k.wanted || k.failure.until > m.now.Boot || m.partitioned || !m.hasQuorum() {
+		return // nobody was given a stale copy, or no peer may fetch
+	}
+	var others []string
+	for _, member := range m.members {
+		if p := m.peers[member.URL]; p != nil && p.link == Up && !p.incompatible && !m.isOriginal(member.URL) {
+			others = append(others, member.URL)
+		}
+	}
+	if len(others) > 0 {
+		m.send(others[int(m.setup.Rand()*float64(len(others)))], FetchReq{k.name})
+	}
+}
+
+// handleFetchReq sees to a fetch that a passive peer asks for. Another passive peer does not pass it on.
+func (m *Machine) handleFetchReq(from, name string) {
+	switch e := m.setup.Table.Get(name); {
+	case e.Fresh(m.now.Wall):
+		m.send(from, Update{name, e})
+	case !m.setup.Passive && m.hasRoom(name):
+		k := m.key(name)
+		k.wanted = true
+		m.startCandidacyIfWanted(k)
+		m.schedule(k)
+	}
+}
+
 // FirstWaiter is the request that has waited the longest for a key; 0 when none waits.
 func (m *Machine) FirstWaiter(name string) Token {
 	if k := m.keys[name]; k != nil && len(k.waiters) > 0 {

@@ -238,6 +238,8 @@ func (m *Machine) handleMessage(in Received) {
 		if e := m.setup.Table.Get(msg.Key); e.Held() {
 			m.send(in.From, Update{msg.Key, e})
 		}
+	case FetchReq:
+		m.handleFetchReq(in.From, msg.Key)
 	case Remove:
 		m.handleRemove(in.From, msg.Removal)
 	case Removed:

@@ -2,7 +2,7 @@ package protocol
 
 // Message is what one peer tells another: one of [Question], [Answer], [EntryReq],
 // [Update], [Announce], [Ping] and [Pong], which peers of the original know too,
-// and of [Hello], [Ack], [Release], [Failed], [Remove], [Removed] and
+// and of [Hello], [Ack], [Release], [Failed], [Remove], [Removed], [FetchReq] and
 // [MembersList], which they ignore. Terms and times are 0 to [MaxUint].
 type Message interface{ message() }
 
@@ -128,6 +128,10 @@ type Remove struct{ Removal Removal }
 // Removed confirms a removal: the sender has it, and has stored it if it stores.
 type Removed struct{ Removal Removal }
 
+// FetchReq asks for a fetch, of a peer that has no fresh copy either: the sender has given a stale copy, and is
+// passive. Where there is a fresh copy, that is the answer.
+type FetchReq struct{ Key string }
+
 // MembersList says the sender's list of members, to a peer that has another one.
 type MembersList struct {
 	Members Members
@@ -146,4 +150,5 @@ func (Release) message()     {}
 func (Failed) message()      {}
 func (Remove) message()      {}
 func (Removed) message()     {}
+func (FetchReq) message()    {}
 func (MembersList) message() {}

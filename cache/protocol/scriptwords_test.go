@@ -52,6 +52,8 @@ func (s *scripted) message(from string, words []string) Message {
 		return Update{words[1], Entry{Term: term(), Value: value, Digest: Digest(value), Expire: number("expire"), Made: number("made")}}
 	case "entryreq":
 		return EntryReq{words[1]}
+	case "fetchreq":
+		return FetchReq{words[1]}
 	case "release":
 		return Release{Key: words[1], Term: term(), Used: slices.Contains(words, "used")}
 	case "failed":
@@ -202,6 +204,8 @@ func showMessage(m Message) string {
 		return fmt.Sprintf("update %s %s", m.Key, showEntry(m.Entry))
 	case EntryReq:
 		return "entryreq " + m.Key
+	case FetchReq:
+		return "fetchreq " + m.Key
 	case Release:
 		if m.Used {
 			return fmt.Sprintf("release %s %s used", m.Key, stamp(m.Term))

@@ -34,6 +34,7 @@
 //	FAILED      f   key term wait count text
 //	REMOVE      x   scope name term                scope: one byte, k, p or e
 //	REMOVED     X   scope name term
+//	FETCHREQ    F   key
 //	MEMBERS     m   "g" 0 0 0 number 0 (url api)*
 //
 // incarnation, echo, members and basis are 8 bytes, the most significant first:

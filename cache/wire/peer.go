@@ -45,6 +45,7 @@ const (
 	typeFailed   = 'f'
 	typeRemove   = 'x'
 	typeRemoved  = 'X'
+	typeFetchReq = 'F'
 	typeMembers  = 'm'
 )
 
@@ -165,6 +166,8 @@ func (b *builder) extension(m protocol.Message) {
 		b.byte(typeRemove).removal(m.Removal)
 	case protocol.Removed:
 		b.byte(typeRemoved).removal(m.Removal)
+	case protocol.FetchReq:
+		b.byte(typeFetchReq).text(m.Key)
 	case protocol.MembersList:
 		b.byte(typeMembers).byte(membersInForce).mark(0).uint(0).uint(0).uint(protocol.ListNumber).uint(0)
 		for _, member := range m.Members {

@@ -106,6 +106,7 @@ var extensions = []struct {
 	{"", protocol.Failed{Key: "foo", Term: 1, Wait: 1000, Count: 2, Text: "no"}, "2a | P1 | 66 | 666f6f | 01 | e803 | 02 | 6e6f"},
 	{"", protocol.Remove{Removal: protocol.Removal{Scope: protocol.OneKey, Name: "foo", Term: 1}}, "2a | P1 | 78 | 6b | 666f6f | 01"},
 	{p2, protocol.Removed{Removal: protocol.Removal{Scope: protocol.PrefixKey, Term: 1}}, "P2 | P1 | 58 | 70 | () | 01"},
+	{p2, protocol.FetchReq{Key: "foo"}, "P2 | P1 | 46 | 666f6f"},
 	{p2, protocol.MembersList{Members: []protocol.Member{{URL: p1, API: p2}}}, "P2 | P1 | 6d | 67 | 0000000000000000 | 00 | 00 | 01 | 00 | P1 | P2"},
 }
 
@@ -158,8 +159,8 @@ func TestEveryFieldTravels(t *testing.T) {
 			t.Errorf("%T: %s", want, diff)
 		}
 	}
-	if len(seen) != 14 {
-		t.Errorf("%d types of messages, want 14", len(seen))
+	if len(seen) != 15 {
+		t.Errorf("%d types of messages, want 15", len(seen))
 	}
 }
 

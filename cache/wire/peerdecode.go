@@ -147,6 +147,8 @@ func (r *reader) message() protocol.Message {
 		return protocol.Remove{Removal: r.removal()}
 	case typeRemoved:
 		return protocol.Removed{Removal: r.removal()}
+	case typeFetchReq:
+		return protocol.FetchReq{Key: r.key()}
 	case typeMembers:
 		return r.members()
 	}
