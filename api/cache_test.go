@@ -302,6 +302,7 @@ func TestCacheErrors(t *testing.T) {
 		{cache.ErrPartitioned, 503, "partitioned", "1"},
 		{cache.ErrOverloaded, 503, "busy", "1"},
 		{cache.ErrNotMember, 503, "not_member", "1"},
+		{cache.ErrPassive, 503, "passive", ""},
 		{cache.ErrClosed, 503, "stopping", "1"},
 		{errors.New("secret of the inside"), 500, "internal", ""},
 	} {

@@ -87,7 +87,7 @@ func cacheErrors(statuses ...int) map[int]string {
 		414: "The key is longer than the peer allows (key_too_long)",
 		416: "The range is not within the value (range)",
 		502: "The source failed, and is not asked again before retry_after_ms (source_failed)",
-		503: "This peer must not fetch now, and no copy here would do (partitioned, not_member), or too many wait (busy)",
+		503: "This peer must not fetch now, and no copy here would do (partitioned, not_member, passive), or too many wait (busy)",
 		504: "The value did not come within the wait (not_yet), or only-if-cached was asked and no copy would do (not_here)",
 	}
 	maps.DeleteFunc(texts, func(status int, _ string) bool { return !slices.Contains(statuses, status) })

@@ -132,6 +132,7 @@ func partStatuses() []mapping {
 		{cache.ErrOverloaded, http.StatusServiceUnavailable, "busy"},
 		{cache.ErrBroken, http.StatusServiceUnavailable, "broken"},
 		{cache.ErrNotMember, http.StatusServiceUnavailable, "not_member"},
+		{cache.ErrPassive, http.StatusServiceUnavailable, "passive"},
 		{cache.ErrClosed, http.StatusServiceUnavailable, "stopping"},
 		{shard.ErrNoPrimary, http.StatusServiceUnavailable, "no_primary"},
 		{shard.ErrNotFound, http.StatusNotFound, "not_found"},

@@ -57,7 +57,7 @@ func referred(e protocol.Refer) error {
 	if e.NotMember {
 		return ErrNotMember
 	}
-	return &Failure{Text: e.Why}
+	return ErrPassive
 }
 
 // value gives a copy to whoever waited for it.

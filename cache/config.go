@@ -9,8 +9,8 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// Config says what a peer is and what it may use. Self, Members and Origin are
-// needed; every other field has a useful zero.
+// Config says what a peer is and what it may use. Self and Members are
+// needed, and Origin unless the peer is passive; every other field has a useful zero.
 type Config struct {
 	// Self is this peer's url, the name that the others know it by:
 	// tcp://host:port, byte for byte as in their lists.
@@ -21,8 +21,7 @@ type Config struct {
 	// BindURL and BindAPI are where to listen, when that differs from the
 	// addresses by which the peer is known.
 	BindURL, BindAPI string
-	// Origin fetches values. Nil: the peer never fetches, but votes and answers
-	// with what it has.
+	// Origin fetches values. Nil: the peer is passive. It votes, serves the copies it has, and leaves fetches to the others.
 	Origin Origin
 	// Fetches bounds the calls of Origin at one time; 64. What is beyond waits.
 	Fetches int

@@ -181,7 +181,7 @@ func TestReferredCaller(t *testing.T) {
 	if err := referred(protocol.Refer{NotMember: true, Why: "in other words"}); !errors.Is(err, ErrNotMember) {
 		t.Errorf("at a peer that is not a member: %v", err)
 	}
-	if err := referred(protocol.Refer{Why: "not a member of those that fetch"}); errors.Is(err, ErrNotMember) || !errors.Is(err, ErrFailed) {
+	if err := referred(protocol.Refer{Why: "not a member of those that fetch"}); errors.Is(err, ErrNotMember) || !errors.Is(err, ErrPassive) {
 		t.Errorf("at a passive peer: %v", err)
 	}
 }

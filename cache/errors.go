@@ -26,6 +26,8 @@ var (
 	ErrClosed = errors.New("cache: the peer has stopped")
 	// ErrNotMember: this peer is not, or not yet, a member of the cluster.
 	ErrNotMember = errors.New("cache: this peer is not a member")
+	// ErrPassive: this peer has no origin, and no copy that will do. Another peer fetches.
+	ErrPassive = errors.New("cache: this peer is passive and has no such copy")
 	// ErrBroken: this peer cannot do its part, because of its storage or its clock.
 	ErrBroken = errors.New("cache: this peer cannot fetch")
 	// ErrOriginRuns: the origin has not returned, although its context has ended.

@@ -235,7 +235,7 @@ func (f *fetches) callOrigin(c *call) (value Value, err error) {
 		}
 	}()
 	if f.origin == nil {
-		return Value{}, errors.New("this peer has no source")
+		return Value{}, errors.New("this peer is passive")
 	}
 	value, err = f.origin(c.ctx, Fetch{Key: c.Key, Term: c.Term, Stale: c.Stale.Value})
 	if err == nil && len(value.Data) > f.maxValue {

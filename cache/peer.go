@@ -81,6 +81,9 @@ func (p *Peer) Run(ctx context.Context) error {
 	looping.Go(func() { p.loop.run(work) })
 	close(p.ready)
 	p.cfg.Log.Info("serving", "url", p.links.pub.Addr(), "api", p.clients.router.Addr())
+	if p.cfg.Origin == nil {
+		p.cfg.Log.Warn("this peer is passive, because it has no origin: it votes, serves the copies it has, and never fetches")
+	}
 
 	<-ctx.Done()
 	// The peer continues announcing its fetches until the last one has returned, so that
@@ -149,7 +152,7 @@ func (p *Peer) Ready() <-chan struct{} { return p.ready }
 // Get gives a copy of a key's value: the one that is here if it will do, and
 // otherwise the one that this or another peer fetches, for which it waits until
 // ctx ends. It returns ctx's error then, or [ErrPartitioned], [ErrFailed] and perhaps
-// [ErrNotFound], [ErrOverloaded], [ErrTooLarge], [ErrBadKey], [ErrNotMember] or
+// [ErrNotFound], [ErrOverloaded], [ErrTooLarge], [ErrBadKey], [ErrNotMember], [ErrPassive] or
 // [ErrClosed].
 func (p *Peer) Get(ctx context.Context, key string, o GetOptions) (Item, error) {
 	if err := p.checkKey(key); err != nil {
@@ -320,7 +323,7 @@ type From string
 // Ways to serve a request.
 const (
 	Hit   From = "hit"   // a fresh copy was here
-	Stale From = "stale" // an old copy was here; a fetch has started, if one can
+	Stale From = "stale" // an old copy was here; a fetch has been asked for
 	Miss  From = "miss"  // it was waited for
 )
 

@@ -42,6 +42,6 @@ type ClusterView struct {
 	Partitioned bool
 	Abstaining  bool
 	Trouble     string // what an operator should look at
-	Unready     string // why this peer may fetch nothing now; empty: it may, unless it has no origin
+	Unready     string // why this peer may fetch nothing now; empty: it may, unless it is passive
 	Peers       []PeerView
 }

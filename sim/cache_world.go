@@ -20,7 +20,7 @@ type CacheSetup struct {
 	Jitter  float64
 	// Room is how many copies a peer holds; 0: all.
 	Room int
-	// Stored is which peers have storage, Passive which have no source.
+	// Stored is which peers have storage, Passive which are passive.
 	Stored, Passive []bool
 	Network         CacheNetwork
 	Source          CacheSource

@@ -13,7 +13,7 @@ func (m *Machine) startCandidacy(k *key) {
 		return
 	case m.setup.Passive:
 		m.requestFetch(k)
-		m.referAll(k, Refer{Why: "this peer does not fetch"})
+		m.referAll(k, Refer{Why: "this peer is passive"})
 		return
 	case m.now.Boot < m.lostUntil:
 		m.refuseAll(k, Broken, m.lostStorage(), m.lostUntil-m.now.Boot)

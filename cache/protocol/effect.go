@@ -22,7 +22,7 @@ type Reply struct {
 // KeepAlive tells someone that the wait continues.
 type KeepAlive struct{ Token Token }
 
-// Refer tells someone to ask another peer: this one is not a member, or does not fetch.
+// Refer tells someone to ask another peer: this one is not a member, or is passive.
 type Refer struct {
 	Token     Token
 	NotMember bool

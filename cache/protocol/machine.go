@@ -30,7 +30,7 @@ type Setup struct {
 	// Mixed counts peers that never said Hello as peers of the original, whose votes
 	// bind as long as their link is up. It weakens what is promised.
 	Mixed bool
-	// Passive is that this peer never fetches.
+	// Passive is that this peer has no origin and never fetches. It votes, follows, and serves copies.
 	Passive bool
 	// MaxWaiting bounds the Gets that wait.
 	MaxWaiting int

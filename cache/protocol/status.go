@@ -51,7 +51,7 @@ type Status struct {
 	Member, Partitioned, Abstaining bool
 	Connected, Majority             int
 	Trouble                         string // what an operator should look at
-	Unready                         string // why this peer may fetch nothing now; empty: it may, unless it has no origin
+	Unready                         string // why this peer may fetch nothing now; empty: it may, unless it is passive
 }
 
 // Members is the list in force.

@@ -25,7 +25,7 @@ type cacheServeFlags struct {
 func (a *app) cacheServeCommand() *cobra.Command {
 	var f cacheServeFlags
 	c := &cobra.Command{
-		Use:   "serve --url tcp://H:P --api tcp://H:P --peer URL,API… {--source-cmd 'PROG {key}' | --source-url URL} [flags]",
+		Use:   "serve --url tcp://H:P --api tcp://H:P --peer URL,API… [--source-cmd 'PROG {key}' | --source-url URL] [flags]",
 		Short: "Run a peer of a cache: a slow value is fetched by one peer for all",
 		Long: `Run a peer. For each key the peers elect one that fetches its value; the others get a
 copy. A stale copy is served at once while one peer fetches a new one. While a majority of the
@@ -40,7 +40,8 @@ reach need CURVE keys ("cache keygen"), or --insecure. Callers over HTTP have th
 has by default.
 
 With --source-cmd the program's standard output is the value; exit 66 says that there is none.
-With --source-url {key} stands for the key, percent-encoded.
+With --source-url {key} stands for the key, percent-encoded. A peer with neither is passive: it
+votes and serves copies, and leaves fetches to the others.
 
 SIGINT, SIGTERM and SIGHUP stop it: fetches under way are given up, and the others know at once.`,
 		Example: `  # Three peers on one host; the second and third differ in --url, --api and --http:

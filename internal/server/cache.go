@@ -140,8 +140,7 @@ func tellServing(log *slog.Logger, c *settings.Cache, http string) {
 		log.Info("serving HTTP", "url", http)
 	}
 	if c.Exec == nil && c.Origin == nil {
-		log.Warn("this peer has no source: it votes, and gives what it has, and never fetches")
-		return
+		return // a passive peer says so itself
 	}
 	log.Info("takeover of a fetch", "when its process ends", "at once", "when it hangs or is cut off, after its last announcement", time.Duration(c.AnnounceTimeout))
 }
