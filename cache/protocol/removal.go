@@ -290,6 +290,7 @@ func (m *Machine) spreadRemovals() {
 		return
 	}
 	m.removals.checkAt = m.now.Boot + m.setup.Timings.Hello
+	all := m.removals.spread()
 	for _, member := range m.members {
 		p := m.peers[member.URL]
 		if p == nil || p.link != Up || m.isOriginal(member.URL) {
@@ -298,7 +299,7 @@ func (m *Machine) spreadRemovals() {
 		if term := m.removals.owed[member.URL]; term > 0 {
 			m.send(member.URL, Remove{Removal{Everything, "", term}})
 		}
-		for _, one := range m.removals.spread() {
+		for _, one := range all {
 			if s := m.removals.known[one]; s.forgetAt == 0 && !s.confirmed[member.URL] {
 				m.send(member.URL, Remove{one})
 			}

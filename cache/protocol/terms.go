@@ -48,7 +48,7 @@ func (m *Machine) handleRaised(in Raised) {
 	for _, h := range questions {
 		m.handleMessage(h)
 	}
-	for _, k := range candidacies {
+	for _, k := range candidacies { // a key that has stood twice meanwhile is in it twice; its votes are requested once
 		if k.state == Candidate && !k.votesRequested {
 			// In the term that has waited, where it still is new: the clock, which has
 			// gone on, may be above the ceiling again.

@@ -11,7 +11,8 @@ import (
 var ErrUnsafeTiming = errors.New("cache: unsafe timing")
 
 // Timings are the waits of the protocol. A zero field has the value that the original (see the
-// package's documentation) uses, where it has one.
+// package's documentation) uses, where it has one. Of these, settings reach AnnounceTimeout, with Announce, Fetch and TTL; the
+// others are for tests and for programs.
 type Timings struct {
 	// CandidateMin and CandidateMax bound a candidate's random patience; 150 and 300 ms.
 	CandidateMin, CandidateMax time.Duration

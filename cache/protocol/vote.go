@@ -142,8 +142,8 @@ func (m *Machine) endFollowing(k *key, why string) {
 	m.setState(k, Idle, "", why)
 	p := k.pending
 	k.pending = nil
-	if p != nil && m.now.Boot-p.at < m.setup.Timings.CandidateMax && m.peers[p.from] != nil {
-		m.handleQuestion(p.from, p.q)
+	if p != nil && m.now.Boot-p.at < m.setup.Timings.CandidateMax {
+		m.handleMessage(Received{p.from, p.q}) // which ignores it if its sender has left or has another list by now
 	}
 	m.startCandidacyIfWanted(k)
 	m.schedule(k)
