@@ -41,7 +41,7 @@ const (
 	Malformed                // its names or its signal are not valid
 )
 
-// IntakeConfig configures an [Intake].
+// IntakeConfig configures an [Intake]. No setting reaches its numbers: they are for tests and for programs.
 type IntakeConfig struct {
 	// Store to record in. Required.
 	Store HeartbeatStore

@@ -26,7 +26,7 @@ type WatcherConfig struct {
 	Store  Store
 	// Windows that keep sources from other instances. Default 5 s and 5 s.
 	Windows claim.Windows
-	// Poll is how often the store is scanned for due sources. Default 100 ms.
+	// Poll is how often the store is scanned for due sources. Default 100 ms; no setting reaches it.
 	Poll time.Duration
 	// KeepAlarms is how long alarms that have ended are kept. Default 90 days.
 	KeepAlarms time.Duration
