@@ -119,8 +119,8 @@ func (p *cachePeer) resume() {
 	w := p.host.w
 	w.trace("%s goes on", p.host.name)
 	p.paused = false
-	for _, f := range p.fetches {
-		p.expire(f)
+	for _, key := range slices.Sorted(maps.Keys(p.fetches)) {
+		p.expire(p.fetches[key])
 	}
 	inbox := p.inbox
 	p.inbox = nil
