@@ -138,6 +138,17 @@ func TestGivenBackIsCountedOnce(t *testing.T) {
 	}
 }
 
+// TestTooOldIsAskedFirst: age ends the questions, too, and not before there was one.
+func TestTooOldIsAskedFirst(t *testing.T) {
+	r := Rule{Semantics: Semantics{HasStatus: true, Resend: true}, OnFailure: OnFailureSkip, Retry: RetryPolicy{MaxAge: time.Hour}.WithDefaults()}
+	for work, want := range map[Work]State{Send: Unknown, Resolve: Failed} {
+		got := r.Classify(Assignment{Work: work, Attempt: 1, Age: 2 * time.Hour, Detail: "timeout"}, Answer{Outcome: Uncertain, Detail: "timeout"}, 0)
+		if got.State != want || (got.After == RetryLater) != (want == Unknown) {
+			t.Errorf("%s: %+v", work, got)
+		}
+	}
+}
+
 // TestStoppingDoesNotSpin: nothing is polled any more, so that a status query which hangs leaves nothing to wake up for.
 func TestStoppingDoesNotSpin(t *testing.T) {
 	s := newScripted(t, "-- | status=1")
