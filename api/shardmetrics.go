@@ -75,7 +75,7 @@ func collectShardNode(m prometheus.Scrape, n apitype.ShardNode) {
 	m.Flag("primary", "1 for the node that the shard names as its primary.", n.Primary)
 	m.Flag("up", "1 while the node answers its agent and serves.", n.AgentLives && n.Condition == string(shard.Up))
 	m.Gauge("txn", "Transaction id of the node; on Redis its replication offset in bytes.", float64(n.Txn))
-	m.Gauge("priority", "Which of two equal replicas is promoted: the higher; 0 never.", float64(n.Priority))
+	m.Gauge("priority", "Which of two equal replicas is promoted: the higher; 0 never by itself.", float64(n.Priority))
 	if !n.Primary && n.InStep {
 		m.Gauge("lag", "How far the primary was ahead, in the same unit; of a replica of its lineage.", float64(n.Lag))
 	}

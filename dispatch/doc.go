@@ -18,7 +18,8 @@
 //	committed   done
 //	invalid     the target refused it for good
 //	failed      given up: the attempts ran out, it was too old, its address refused it
-//	            for five minutes, or an operator skipped it
+//	            for five minutes, or an operator skipped it. One whose outcome is
+//	            unknown then stays so, and blocks its key, unless failures may pass
 //	cancelled   an operator removed it, before it was sent or while it was stuck
 //
 // A dead-lettered message (invalid, failed or cancelled, and not blocking) no
@@ -83,7 +84,11 @@
 //   - a line of internal/settings/example.yaml, and docs/understudy.yaml, which is made of it:
 //     go test ./internal/settings -run TestReference -update. docs/dispatch.md and CHANGELOG.md have it by hand.
 //
-// [Config.Validate] refuses the same once more, for Go programs.
+// [Config.Validate] refuses the same once more, for Go programs. In tests it is a word of script_test.go, and drawn in
+// sim/queue_world.go. A queue has one target with one address: who else is behind that, a [Target] knows alone.
+//
+// What bounds the messages in flight, as Concurrency does, acts at their start (startBudget in exchange.go, by what keys.go has
+// claimed): a message that is started and then held back is not sent in time, and released.
 //
 // A new property of a message, as NotBefore is one, is
 //

@@ -33,8 +33,8 @@ type RetryPolicy struct {
 	// counts, unless the message was unknown before: the store learns of that one with its result. Default 500, which is up
 	// to eight hours of pauses. Negative: never. OnFailureRetry has no limit.
 	Attempts int
-	// MaxAge: a message that fails has failed for good when it was enqueued longer ago, though a target that can be asked does
-	// not answer. 0: whatever its age.
+	// MaxAge: a message that is not done when it was enqueued longer ago ends as after the last of its Attempts, though a target
+	// that can be asked does not answer. 0: whatever its age. OnFailureRetry has none.
 	MaxAge time.Duration
 }
 

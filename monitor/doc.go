@@ -19,9 +19,10 @@
 //
 // Whether an alarm starts or ends is decided in [Check.Evaluate] (rule.go, deadline.go), which is pure. So is what holds an
 // alarm back: maintenance, or the source that this one depends on (heldback.go), which readParents (detect.go) has read.
-// What is blind is decided before all that, by [PathStatus] (path.go). Three places decide what follows: changeBuilder.onset whether the alarm
-// is held for its group, groupReporter.members when and how held alarms are reported, and the store's compare-and-set
-// (ApplyChanges, ReportGroup) whether it still applies. ApplyChanges is in store/sqlite/monitor_apply.go, in
+// What is blind is decided before all that, by [PathStatus] (path.go). What follows is decided in changes.go: onset, whether the alarm
+// is held for its group, and end, what is sent of its end, which depends on what was sent of it. groups.go (groupReport) decides
+// when and how held alarms are reported, and when a group's alarm ends, reminders.go what is sent again, and the store's
+// compare-and-set (ApplyChanges, ReportGroup) whether it still applies. ApplyChanges is in store/sqlite/monitor_apply.go, in
 // store/postgres/functions/monitor_apply.sql, and in internal/memstore/checks/detection.go, the store in
 // memory. Redis keeps no sources.
 //
@@ -33,11 +34,14 @@
 //     its copy in "monitor_configure", store/postgres/functions/monitor_config.sql. A source whose alarm stands is not evaluated
 //     before the [Evaluation].Due of its Onset, unless a heartbeat comes, its check changes or an operator acts; and
 //     the judge of sim/monitor_judge.go has to know what else may become of a source.
-//     An option of what follows an alarm is not in the rule: its effect is in changes.go, groups.go or reminders.go;
+//     An option of what follows an alarm is not in the rule: its effect is in changes.go, groups.go or reminders.go. What
+//     the end of an alarm must know of its start is a field of [Candidate], which each store fills in; that whoever was told
+//     of an ONSET is told of its ABATED is checked in sim/monitor_admin.go and store/sqlite/monitor_process_test.go;
 //   - its field in the API (api/apitype/check.go), and its key in a configuration file (Check in
 //     internal/settings/checks.go, and example.yaml): copyOptions there copies fields of the same name and type, and leaves out
 //     all others without an error. In the flag --check, ParseCheck there reads it: it has lists of the
-//     keys that may stand without a value, and (plainValue) of those that are text whatever they look like;
+//     keys that may stand without a value, of those whose values may have commas, and (plainValue) of those that are text
+//     whatever they look like;
 //   - its key in the help of cmd/understudy/monitorrun.go and, by hand, in docs/monitor.md; generated files follow with
 //     -update;
 //   - if receivers of alarms should see it, a field of AlarmMessage, filled by Check.message (message.go), and what each kind of sink

@@ -27,7 +27,7 @@ type Evaluation struct {
 	// evaluate its new state: Never for an alarm that only a heartbeat ends. Few heartbeats cause an evaluation before:
 	// see [HeartbeatStore].RecordHeartbeats.
 	Due StoreTime
-	// WellSince is when it recovered, while its alarm is kept because it flaps.
+	// WellSince is when it recovered, while its alarm is kept because it flaps; or see [Facts].WellSince.
 	WellSince StoreTime
 }
 

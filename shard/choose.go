@@ -27,8 +27,9 @@ type choice struct {
 }
 
 // choosePrimary returns the node to promote: live, a member, synchronised, of the shard's own
-// lineage, with the highest transaction id, then the highest priority, then the lowest id.
-// Without one it tells of each why not.
+// lineage; one that was not tried yet, then with the highest transaction id, then the highest priority, then the
+// lowest id. Of one that an operator names and forces neither membership nor lineage is asked. Without one it tells of
+// each why not.
 func choosePrimary(v View, c choice) (best string, unfit []Unfit) {
 	type fit struct {
 		Record

@@ -105,7 +105,7 @@ type Record struct {
 	Armed bool `json:"armed"`
 	// Needs is how many replicas the armed fence needs; 0 is one.
 	Needs int `json:"fence_needs,omitempty"`
-	// Priority decides between replicas that are equal: the higher. 0 is never promoted.
+	// Priority decides between replicas that are equal: the higher. 0 is promoted only where an operator names it.
 	Priority int `json:"priority"`
 	// Epoch is the highest that the agent has obeyed or seen.
 	Epoch   int64    `json:"epoch"`

@@ -48,6 +48,13 @@
 // is silent (runKeyTimer), releases (handleRelease) or has ended (forgetDead), and at a copy that ends the wait
 // (handleUpdate).
 //
+// # Where a copy is decided
+//
+// [Entry.Newer] (entry.go) is the order of copies. A copy from a peer replaces the one that is here in handleUpdate (copies.go),
+// the value that was fetched here in handleFetched (fetch.go), and a removal drops both in dropCopies (removal.go). What is
+// written to the disk, and read from it, is the runner's: cache/saver.go and load in cache/peer.go. Nothing rests on a stored
+// copy: terms have their ceiling, removals their list.
+//
 // # Where to add an option
 //
 // A duration is a field of [Timings], with its default in WithDefaults and its bounds in
@@ -75,7 +82,7 @@
 //	ChangeMembers   a new list of members           SaveMembers, MembersChanged
 //	Tick            time has passed (Next)          whatever is due: repeat, announce, give up
 //
-// The runner (package cache) carries effects out in their order. What follows a
+// The runner (package cache) carries effects out in their order, but for Abort, Trust and Save, which wait for nothing. What follows a
 // SaveRemovals or SaveMembers waits until that is durable, or has failed once: then it goes on, because others still have
 // copies and the list is in force, and the runner repeats what failed. Raise is answered by Raised.
 //

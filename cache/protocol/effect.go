@@ -2,7 +2,7 @@ package protocol
 
 import "time"
 
-// Effect is what the runner does after a step, in order: one of [Send], [Reply],
+// Effect is what the runner does after a step: one of [Send], [Reply],
 // [KeepAlive], [Refer], [Refuse], [KeysRemoved], [MembersChanged], [Fetch], [Trust], [Abort],
 // [Save], [Raise], [SaveRemovals], [SaveMembers] and [StateChanged].
 type Effect interface{ effect() }
@@ -90,7 +90,7 @@ type Abort struct {
 	Why  string
 }
 
-// Save stores an entry, replacing what was stored of the key, when there is time.
+// Save says that the entry of a key has changed. The runner stores, when there is time, what the table has of it then.
 type Save struct {
 	Key   string
 	Entry Entry

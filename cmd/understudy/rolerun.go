@@ -24,7 +24,7 @@ type instanceFlags struct {
 	role    settings.Role   // of which the flags are used
 }
 
-// programFlags are those of the commands that run a program under a role.
+// programFlags are those of the commands that run a program under a role or a job.
 type programFlags struct{ instanceFlags }
 
 func (f *programFlags) register(fs *pflag.FlagSet) {

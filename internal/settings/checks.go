@@ -169,8 +169,8 @@ func (c *Monitored) locate(lines map[string]int, below string) {
 }
 
 // ParseCheck reads NAME,KEY=VALUE,…, with the keys of a file. A key that stands
-// alone is true; label.NAME=VALUE and tag=TEXT may be repeated, and what is no key continues with
-// the schedule before it, which may have commas.
+// alone is true; label.NAME=VALUE and tag=TEXT may be repeated, and what is no key continues
+// the schedule or maintenance before it, which may have commas.
 func ParseCheck(text string) (Check, error) {
 	var c Check
 	name, rest, _ := strings.Cut(text, ",")

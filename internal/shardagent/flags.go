@@ -45,7 +45,7 @@ type Settings struct {
 	Sentinel             string `yaml:"sentinel" help:"answer Sentinel clients on this 'ADDRESS', HOST:PORT (default: not at all)"`
 	SentinelPasswordFile string `yaml:"sentinel_password_file" more:"yes" help:"Sentinel clients must give the password in this 'FILE'"`
 
-	Priority      *int          `yaml:"priority" default:"100" help:"among equal replicas, promote the one with the highest priority; 0: never promote this one"`
+	Priority      *int          `yaml:"priority" default:"100" help:"among equal replicas, promote the one with the highest priority; 0: never by itself"`
 	MinReplicas   int           `yaml:"min_replicas" help:"reject writes acknowledged by fewer than this many replicas (0: 1 while any replica is connected)"`
 	MaxLag        int64         `yaml:"max_lag" more:"yes" help:"do not promote a replica that lacks more than 'N' (bytes, on Redis), not even in a switchover, unless forced with --to NODE; 0: no limit"`
 	ParallelSyncs int           `yaml:"parallel_syncs" more:"yes" default:"1" help:"let this many replicas copy from a new primary at once"`

@@ -67,7 +67,7 @@ type Config struct {
 	Timing lease.Timing
 	// Policy of the plans that this agent makes.
 	Policy shard.Policy
-	// Priority decides between replicas that are equal; 0 is never promoted. nil is
+	// Priority decides between replicas that are equal; 0 is promoted only where an operator names it. nil is
 	// DefaultPriority.
 	Priority *int
 	// MinReplicas is how many replicas have to acknowledge, or the primary refuses writes. 0

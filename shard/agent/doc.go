@@ -67,9 +67,11 @@
 //	other agents              [shard.Judge], from their opinions (peerProbe): a failover that an operator asks for
 //	                          needs it, too
 //	nobody: a limit           startAutomatic (shard/plan_start.go), as [shard.Policy].FlapLimit; of what is chosen,
-//	                          unfitReason (shard/choose.go), as MaxLag, which operators' requests obey, too;
+//	                          unfitReason (shard/choose.go), as MaxLag, which operators' requests obey, too.
+//	                          If it holds for a primary that its agent keeps closed (neither of these two does),
 //	                          reconciler.giveUpUnwritable has to know of it, or closes a primary that is not replaced then
-//	nobody: a wait            startAutomatic: there a new field of [shard.Policy] would be compared with TakeableFor.
+//	nobody: a wait            startAutomatic: there a new field of [shard.Policy] would be compared with TakeableFor
+//	                          (0 while another node's agent holds the lease), and what is left returned as Action.Wait.
 //	                          Neither an operator's failover waits for it, nor returnToOldPrimary, which ends a
 //	                          switchover whose new primary does not come up.
 //
@@ -77,11 +79,13 @@
 // and [Config].RestartGrace, in which its process may be back before its death is reported. leaseWatch only reports when a
 // lease can be taken: no wait belongs there.
 //
-// A setting has its flag in internal/shardagent/flags.go, its line in internal/settings/example.yaml (docs/understudy.yaml
-// is made of that), its bounds in [Config.Validate], a scene in shard/testdata, and a row in docs/shard.md. A Policy is
-// each agent's own: which agent gets the failover lock decides, so the flag must be the same on all of them. And
-// api.ViewShard asks the planner with a Policy of its own, all defaults: what the API says is blocked would know nothing
-// of the wait.
+// A setting has its flag in internal/shardagent/flags.go: a field of Settings, copied by configure and checked by complete.
+// It has a line in internal/settings/example.yaml (docs/understudy.yaml is made of that), its bounds in [Config.Validate],
+// and a scene in shard/testdata (scene.policy in planner_scene_test.go reads a Policy's); docs/shard.md names those that
+// most people need. A Policy is each agent's own: which agent gets the failover lock decides, so the flag must be the same
+// on all of them. And api.ViewShard asks the planner with a Policy of its own, all defaults but FenceDelay: what the API
+// says is blocked would know nothing of the wait. A setting of one node that the others must know goes the way of Priority:
+// Config, record.go, [shard.Record], choose.go, and from there to the API, the command line and the page.
 //
 // # What is open, armed or closed
 //

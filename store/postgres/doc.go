@@ -91,9 +91,10 @@
 // (waits in renewals.sql). Of a lapse nobody tells: the contender asks when its own timer has run out. See lease.Contender and
 // ADR 0050.
 //
-// Which ready key is claimed next is decided by claim_keys (claims.sql): the one that became ready first (ready_at, along the index
-// claim_free), after those of lapsed sessions. Which of the claimed ones is sent next is decided by machine.readySlots of package
-// dispatch. Keys are ordered, never messages of several keys.
+// Which ready key is claimed next is decided by claim_keys (claims.sql): those of lapsed sessions, then those that
+// have been free for a while (p_linger), then the others, in each group the one that became ready first (ready_at, along the
+// index claim_free). Which of the claimed ones is sent next is decided by machine.readySlots of package dispatch. Keys are ordered, never
+// messages of several keys; of a key, exchange (queue.sql) delivers the lowest number (head).
 //
 // What becomes of a message is decided by dispatch/rule.go. record_results writes it to the row of the message, and exchange what
 // follows for the key: its ready_at and blocked (queue.sql). An operator's action is decided in apply_to_unfinished and
@@ -133,8 +134,9 @@
 //
 // # Enqueueing
 //
-// Order is decided at COMMIT, by number_batches in entry/enqueue.sql and append_to_key in functions/enqueue.sql, which locks the end of a
-// key until then. The application enqueues in its own transactions, through [Enqueue] or in SQL from any language:
+// Whether a message is accepted is decided by the functions in entry/enqueue.sql, and for INSERT and COPY by the trigger; order at
+// COMMIT, by number_batches in entry/enqueue.sql and append_to_key in functions/enqueue.sql, which locks the end of a
+// key from then until the commit is over. The application enqueues in its own transactions, through [Enqueue] or in SQL from any language:
 //
 //	SELECT understudy.enqueue('orders', 'customer-7', payload);
 //	SELECT understudy.enqueue(queue => 'orders', key => 'customer-7', payload => …, id => …, content_type => …);
@@ -147,7 +149,7 @@
 // Headers only go through the functions, which check them. A queue that does not exist is refused with SQLSTATE US002, by the
 // function at once and otherwise at COMMIT.
 //
-// Nothing is locked before COMMIT. Then a deferred trigger numbers all messages of the
+// No key is locked before COMMIT (a second message of the same id in a queue waits for the first). Then a deferred trigger numbers all messages of the
 // transaction: it locks the tails of their keys, in the order of the keys, so that others who enqueue
 // to one of these keys wait for the end of this commit, and come after it. A key that was idle becomes
 // ready, and one dispatcher that sleeps is notified; a busy one never is.

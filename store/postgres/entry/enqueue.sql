@@ -1,4 +1,4 @@
--- Entry points of queues. Applications call enqueue and enqueue_all by these names, and the trigger
+-- Entry points of queues. Applications call enqueue, enqueue_at and enqueue_all by these names, and the trigger
 -- number_batches names its function, so that there is one of each beside the sets of all versions. It
 -- belongs to the version that was installed last, and numbers what the other one enqueues too: it must
 -- stay compatible with the version before, in signature and in what it writes. An argument that is added, even
