@@ -66,8 +66,10 @@ type batchBook struct {
 	// sent is how often it was, since it was enqueued or a person had it sent again; last is the latest submission.
 	sent int
 	last dispatch.Assignment
-	// unasked: the target took that one, and has not been asked about it since.
+	// unasked: the target took that one, and has not been asked about it since. asked is the latest claim under which it was: what
+	// a paused sender's request does after that, nobody can know.
 	unasked bool
+	asked   int64
 }
 
 func newQueueJudge(w *queueWorld, storeNow func() time.Time) *queueJudge {

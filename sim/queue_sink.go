@@ -83,7 +83,7 @@ func (s *sink) arrives(n *queueNode, a dispatch.Assignment) (dispatch.Answer, er
 	}
 	b.key, b.seq = a.Key, a.Seq
 	if book := s.world.judge.batches[a.ID]; book != nil && book.last.Term == a.Term && book.last.Attempt == a.Attempt {
-		book.unasked = true
+		book.unasked = book.asked <= a.Term
 	}
 	if !setup.Target.Deduplicates || !b.known {
 		s.take(b, a, apart)

@@ -92,7 +92,7 @@ func (j *queueJudge) arrived(n *queueNode, a dispatch.Assignment) (apart bool) {
 // told notes what the target said about a batch.
 func (j *queueJudge) told(a dispatch.Assignment, said dispatch.Outcome) {
 	if b := j.batches[a.ID]; b != nil {
-		b.unasked = false
+		b.unasked, b.asked = false, a.Term
 		b.doubt = b.doubt && (said != dispatch.NotFound || j.world.setup.Target.Forgets)
 	}
 }
