@@ -35,8 +35,8 @@
 //     before the [Evaluation].Due of its Onset, unless a heartbeat comes, its check changes or an operator acts; and
 //     the judge of sim/monitor_judge.go has to know what else may become of a source.
 //     An option of what follows an alarm is not in the rule: its effect is in changes.go, groups.go or reminders.go. What
-//     the end of an alarm must know of its start is a field of [Candidate], which each store fills in; that whoever was told
-//     of an ONSET is told of its ABATED is checked in sim/monitor_admin.go and store/sqlite/monitor_process_test.go;
+//     the end of an alarm must know of its start is a field of [Candidate], which each store fills in. sim/monitor_admin.go
+//     and store/sqlite/monitor_process_test.go check that each sink gets both;
 //   - its field in the API (api/apitype/check.go), and its key in a configuration file (Check in
 //     internal/settings/checks.go, and example.yaml): copyOptions there copies fields of the same name and type, and leaves out
 //     all others without an error. In the flag --check, ParseCheck there reads it: it has lists of the

@@ -172,9 +172,8 @@ func (t planner) fenceAt(p Plan) string {
 // oldPrimaryReturned reports whether the old primary has come back of itself: its agent holds the lease
 // again. Nobody else could be promoted then, nor need be.
 func (t planner) oldPrimaryReturned(p Plan) bool {
-	r, ok := t.view.holder()
-	return ok && p.Kind == Failover && !p.Force && r.ID == p.From && r.ID == t.view.Row.Primary &&
-		t.view.Lease.Held() && r.Live() && r.Condition == Up
+	r, _ := t.view.Node(p.From)
+	return p.Kind == Failover && !p.Force && p.From == t.view.Row.Primary && t.view.isLed() && r.Live() && r.Condition == Up
 }
 
 func (t planner) detaching(p Plan) Action {

@@ -54,7 +54,7 @@ func (v View) ResumeRow(lineage Lineage) Row {
 // RenameLineage is for a primary that continues under a new lineage ([SavedState.IsUninterrupted]): the row that knows
 // it, and whether that changes anything. Nothing does while a plan is under way.
 func (r Row) RenameLineage(lineage Lineage, txn int64) (Row, bool) {
-	if n := len(r.Lineages); r.Plan != nil || lineage.ID == "" || n > 0 && r.Lineages[n-1].ID == lineage.ID {
+	if r.Plan != nil || lineage.ID == "" || r.lineage() == lineage.ID {
 		return r, false
 	}
 	r = r.Copy()

@@ -28,7 +28,8 @@ func (m *Machine) schedule(k *key) {
 	}
 }
 
-// next is when something of the key is due. No timer makes an idle key stand: whoever leaves one waiting must know what wakes it.
+// next is when something of the key is due. No timer starts the candidacy of an idle key: whoever
+// leaves one waiting must know what wakes it.
 func (m *Machine) next(k *key) time.Duration {
 	next := never
 	switch k.state {

@@ -31,8 +31,8 @@
 //
 //   - One of a command alone is registered where the command is made.
 //   - One that is also a key of the server's file is a field in internal/settings, which strictyaml.Bind makes a flag of, for the
-//     commands that name it (a list needs a flag tag, and a map gets none): --name, --address, --interval and --timeout of "role run" are fields of settings.Server, --holders,
-//     --with, --stop-grace and --pass-store of settings.Role.
+//     commands that name it (a list needs a flag tag, and a map gets none): --name, --address, --interval and --timeout of
+//     "role run" are fields of settings.Server, --holders, --with, --stop-grace and --pass-store of settings.Role.
 //   - One about the program that "role run", "role once" and "job run" run is named in programFlags, and is a field of settings.Job,
 //     too, for the file (flag:"-", or "job run" has it twice). It goes on in instance.Program, which runProgram,
 //     internal/server/roles.go and jobs.go make, and in guard.Config if the guard acts on it; what only sets the program's

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
@@ -39,13 +38,7 @@ func TestRenewalOfTheFailoverLockFails(t *testing.T) {
 				world, store := shardtest.NewWorld(), memory.New(nil)
 				r := &lockRegistry{Registry: store.Registry()}
 				world.Add("10.0.0.1:6379")
-				a, err := New(Config{Shard: "s", Node: "10.0.0.1:6379", Dir: t.TempDir(), Engines: world.Engines("10.0.0.1:6379"),
-					Registry: r, Commands: store.Commands(), Leases: store, Clock: bubbleClock{time.Now()}})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer a.folder.close()
-				a.ctx = t.Context()
+				a := newStill(t, Config{Node: "10.0.0.1:6379", Engines: world.Engines("10.0.0.1:6379"), Registry: r}, store)
 				a.view.Row = shard.Row{Name: "s", Rev: 7, Epoch: 2, Primary: a.id}
 				set := func(instead string) {
 					a.lock.set(a.now(), instead)

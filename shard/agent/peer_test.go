@@ -45,13 +45,7 @@ func TestSlowReplicaOfAPrimaryThatRefuses(t *testing.T) {
 			world.Add(address)
 		}
 		world.At("10.0.0.1:6379").Kill()
-		a, err := New(Config{Shard: "s", Node: "10.0.0.2:6379", Dir: t.TempDir(), Engines: slowEngines{world.Engines("10.0.0.2:6379")},
-			Registry: store.Registry(), Commands: store.Commands(), Leases: store, Clock: bubbleClock{time.Now()}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer a.folder.close()
-		a.ctx = t.Context()
+		a := newStill(t, Config{Node: "10.0.0.2:6379", Engines: slowEngines{world.Engines("10.0.0.2:6379")}, Registry: store.Registry()}, store)
 		a.view.Row = shard.Row{Name: "s", Rev: 7, Epoch: 2, Primary: "a", Members: []shard.Member{{ID: "a", Address: "10.0.0.1:6379"}, {ID: a.id, Address: "10.0.0.2:6379"}, {ID: "c", Address: "10.0.0.3:6379"}}}
 		a.watch.takeable = true
 		a.peer.step(a.now())
