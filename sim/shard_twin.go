@@ -42,7 +42,7 @@ func ShardTwins() []ShardTwin {
 		// Replicas that leave would hide it: without their acknowledgements the armed fence closes.
 		{Name: "promises are not kept", Caught: "after the first of epoch", Need: divided, Agent: func(h *shardHost, c *agent.Config) {
 			allLeft(h, c)
-			c.Promisers = forger{c.Promisers, h, func(int) bool { return true }}
+			c.Promisers = forgetters{c.Promisers, h}
 		}},
 		{Name: "only some promise", Caught: "after the first of epoch", Need: divided, Agent: func(h *shardHost, c *agent.Config) {
 			allLeft(h, c)
@@ -148,6 +148,19 @@ func copying(s *ShardSetup) {
 func halves(s *ShardSetup) {
 	copying(s)
 	s.Nodes, s.Disks = 2, true
+}
+
+// forgetters promise, so that their replicas stay, and have forgotten it at once. Who cannot be asked promises too.
+type forgetters struct {
+	shard.Promisers
+	h *shardHost
+}
+
+func (f forgetters) RequestPromise(ctx context.Context, address string, p shard.Promise, _ string) (string, error) {
+	secret, short := f.h.w.view().Row.Secret, p
+	short.For = 1
+	_, _ = f.Promisers.RequestPromise(ctx, address, short, short.Sign(secret, "ask"))
+	return p.Sign(secret, "give"), nil
 }
 
 // forger answers for others that they promise.
