@@ -196,6 +196,9 @@ func (r Rule) giveUp(out *Result) {
 // message may have had an effect at a target where that decides.
 func (r Rule) deadLetter(out *Result) {
 	out.Wait = 0
+	if out.State == Unknown {
+		out.Detail = cmp.Or(out.Detail, notKnown)
+	}
 	switch {
 	case out.State == Unknown && !r.Semantics.Resend:
 		r.blockUnresolved(out)
@@ -257,8 +260,11 @@ func (r Rule) classifyNotFound(a Assignment, out *Result, jitter float64) {
 // blockUnresolved blocks the key whatever the policy: dead-lettering could lose the
 // message, and sending it again could execute it twice.
 func (r Rule) blockUnresolved(out *Result) {
-	out.State, out.After = Unknown, Block
+	out.State, out.After, out.Detail = Unknown, Block, cmp.Or(out.Detail, notKnown)
 }
+
+// notKnown is the reason where nothing else is known.
+const notKnown = "it is not known whether the target has it"
 
 // stuckResult is the result of a message that the target took and does not decide.
 func stuckResult(r Result, answer Answer, state State, had time.Duration) Result {
@@ -279,9 +285,6 @@ func (out *Result) explain(a Assignment, answer Answer) {
 		if answer.Detail != "" {
 			out.Detail += afterQuery + answer.Detail
 		}
-	}
-	if (out.State == Unknown && out.After == Block || out.State == Failed) && out.Detail == "" {
-		out.Detail = "it is not known whether the target has it"
 	}
 	out.Detail = CutDetail(out.Detail)
 }

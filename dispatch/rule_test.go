@@ -41,6 +41,12 @@ func TestReasonIsTheCause(t *testing.T) {
 			t.Errorf("%s: code %d, detail %q", name, got.Code, got.Detail)
 		}
 	}
+	// One that was refused without a word is not there.
+	once.HasStatus, once.Forgets = false, false
+	got := Rule{Semantics: once, Retry: RetryPolicy{Attempts: 1}.WithDefaults()}.Classify(Assignment{Work: Send, Attempt: 1}, Answer{Outcome: Busy}, 0)
+	if got.State != Failed || got.Detail != "" {
+		t.Errorf("refused: %+v", got)
+	}
 }
 
 // A target that answers a submission as only a status query is answered has said nothing of it: attempts are counted, and
