@@ -328,6 +328,17 @@ func (v View) awaitedReport(me Self) string {
 // maxReportWait is how long a primary that may have lost data waits for members that do not report.
 const maxReportWait = time.Minute
 
+// waitsForPrimary reports whether a replica that follows nobody leaves it so: nobody leads the shard, and the primary does
+// not run, or would have it copy everything, over what only the replica may have. A primary whose agent is dead may serve
+// its clients, and has it copy what they write.
+func (v View) waitsForPrimary(s State) bool {
+	r, known := v.Node(v.Row.Primary)
+	if !known || !r.Live() || v.isLed() {
+		return false
+	}
+	return r.Condition == Down || r.Condition == Loading || r.Lineage.ID != s.Lineage.ID && r.Before.ID != s.Lineage.ID
+}
+
 // decideAsReplica is about every other node.
 func decideAsReplica(v View, me Self) Decision {
 	row, s := v.Row, me.State
@@ -356,6 +367,9 @@ func decideAsReplica(v View, me Self) Decision {
 	// hide that at its next promotion.
 	case member && s.Role == Primary && s.Before.ID == row.lineage() && !v.isLed():
 		return Decision{Assignment: AssignFence, Why: "it was promoted by a plan that failed; it waits until the primary goes on, or another plan replaces that"}
+	// The same for one that a plan that failed has detached: it may have more than a primary that was restarted.
+	case member && s.Role == Replica && s.Link.Detached() && s.Keys > 0 && v.waitsForPrimary(s):
+		return Decision{Assignment: AssignFence, Why: "it follows nobody, and the primary was restarted: it waits until that goes on, or another replaces it, as it may have more"}
 	// Nothing is lost by copying: it had the shard's data, or none, or an operator said so.
 	case member || ours && !diverged || s.Keys == 0 || me.DiscardData:
 		return Decision{Assignment: AssignFollow, Address: address}

@@ -22,6 +22,9 @@ const (
 	restartProbe = 20 * time.Millisecond
 	// attachProbe is how often, so that the end of a copy is not missed either.
 	attachProbe = 100 * time.Millisecond
+	// closeWatch is how long a node that was restarted is probed every attachProbe until it is seen to be closed: a plan
+	// waits for its record to say so.
+	closeWatch = 10 * time.Second
 )
 
 // nodeProbe knows the agent's own node: it asks the node about itself every interval. Times are readings of
@@ -165,6 +168,9 @@ func (p *nodeProbe) interval(now time.Duration) time.Duration {
 	}
 	attached := p.attachedAt != 0 && now < p.attachedAt+attachWatch
 	if l := p.state.Link; l != nil && (l.Syncing || attached && !l.Up) {
+		i = min(i, attachProbe)
+	}
+	if restarted := p.restarted != 0 && now < p.restarted+closeWatch; restarted && p.state.Fence != shard.Closed && !p.fence.isOpen() {
 		i = min(i, attachProbe)
 	}
 	return i

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
 	"github.com/understudy-ha/understudy/shard/agent"
 )
@@ -42,6 +43,29 @@ func TestRestartedBySomethingElse(t *testing.T) {
 				}
 				return v.Row.Settled() && v.Row.Plan == nil && well == 2
 			})
+		}
+	})
+}
+
+// … and its record says so long before the next interval: the plan that replaces it waits for that.
+func TestRestartedPrimaryIsReportedClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, func(cfg *agent.Config) {
+			cfg.Timing = lease.Timing{Interval: 4 * time.Second, Timeout: 16 * time.Second}
+		}).up()
+		a := c.hosts[0]
+		for _, h := range c.hosts[1:] {
+			h.line.Intercept(func(string) error { time.Sleep(time.Second); return nil })
+		}
+		a.node.Kill()
+		time.Sleep(50 * time.Millisecond)
+		a.node.Start(false)
+		took := c.until("its record says that it is closed", time.Minute, func() bool {
+			r, _ := c.view().Node(a.id())
+			return r.Run == a.node.State().Run && r.Fence == shard.Closed
+		})
+		if took > time.Second {
+			t.Errorf("after %v", took)
 		}
 	})
 }
