@@ -92,10 +92,11 @@ func (r *reconciler) bootstrapShard(ctx context.Context) error {
 	if err := r.lease.acquire(ctx, false); err != nil {
 		return err
 	}
+	// It was closed when it was found; opening it before that is acknowledged would fail.
+	if err := r.fence.closeAndWait(ctx); err != nil {
+		return err
+	}
 	if r.selfNow().State.Role == shard.Replica { // of nobody: it was started so
-		if err := r.fence.closeAndWait(ctx); err != nil {
-			return err
-		}
 		if _, err := r.promoteNode(ctx, false); err != nil {
 			return err
 		}
