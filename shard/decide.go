@@ -369,7 +369,7 @@ func decideAsReplica(v View, me Self) Decision {
 		return Decision{Assignment: AssignFence, Why: "it was promoted by a plan that failed; it waits until the primary goes on, or another plan replaces that"}
 	// The same for one that a plan that failed has detached: it may have more than a primary that was restarted.
 	case member && s.Role == Replica && s.Link.Detached() && s.Keys > 0 && v.waitsForPrimary(s):
-		return Decision{Assignment: AssignFence, Why: "it follows nobody, and the primary was restarted: it waits until that goes on, or another replaces it, as it may have more"}
+		return Decision{Assignment: AssignFence, Why: "it follows nobody, and may have more than the primary: it waits until that leads again, or is replaced"}
 	// Nothing is lost by copying: it had the shard's data, or none, or an operator said so.
 	case member || ours && !diverged || s.Keys == 0 || me.DiscardData:
 		return Decision{Assignment: AssignFollow, Address: address}
