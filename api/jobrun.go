@@ -16,8 +16,14 @@ import (
 // Programs in any language run jobs through these routes: they define a job, wait for its next run, and say how it ended. Their
 // session is what the job's lease is held by, as with job.Serve.
 
-// jobLook is how often a job is read again while a caller waits: it may be triggered, or get another schedule.
-const jobLook = time.Second
+const (
+	// jobLook is how often a job is read again while a caller waits: it may be triggered, or get another schedule.
+	jobLook = time.Second
+	// staleRetry is the pause after a lease that was held under a term that has ended.
+	staleRetry = 50 * time.Millisecond
+	// maxJobs bounds the jobs that callers may add.
+	maxJobs = 10_000
+)
 
 func (s *Server) defineJob(r *http.Request) (out apitype.Job, err error) {
 	in, err := bodyOf[apitype.JobDefinition](r)
@@ -31,7 +37,34 @@ func (s *Server) defineJob(r *http.Request) (out apitype.Job, err error) {
 		Schedule: in.Schedule, Anchor: in.Anchor, JitterMS: in.JitterMS, DeadlineMS: in.DeadlineMS,
 		Overlap: job.Overlap(in.Overlap), Missed: job.Missed(in.Missed), Retries: in.Retries,
 	}
-	return s.changeJob(r, "", func(string) job.Decision { return job.Define(r.PathValue("job"), def) })
+	name := r.PathValue("job")
+	_, _, unknown := s.jobs.Get(r.Context(), name)
+	adds := errors.Is(unknown, job.ErrNotFound)
+	if adds {
+		if err := s.jobQuota.check(r.Context(), ""); err != nil {
+			return out, err
+		}
+	}
+	out, err = s.changeJob(r, "", func(string) job.Decision { return job.Define(name, def) })
+	if adds && err == nil {
+		s.jobQuota.add("")
+	}
+	return out, err
+}
+
+// countJobs counts the jobs, as if of one space, until there are as many as callers may add.
+func countJobs(store job.Store) func(context.Context) (map[string]int, error) {
+	return func(ctx context.Context) (map[string]int, error) {
+		n := 0
+		for q := (job.Query{Limit: maxJobs / 10}); n < maxJobs; {
+			page, _, err := store.List(ctx, q)
+			if n += len(page); err != nil || len(page) < q.Limit {
+				return map[string]int{"": n}, err
+			}
+			q.After = page[len(page)-1].Name
+		}
+		return map[string]int{"": n}, nil
+	}
 }
 
 // nextRun waits for a run that is due, and claims it under the job's lease for the caller's session. Who asks again, because the
@@ -102,8 +135,13 @@ func (s *Server) claimRun(ctx context.Context, name, session string, wait time.D
 	if run, on := j.RunningUnder(l.Term); err == nil && on {
 		return j, run, now, nil
 	}
-	if errors.Is(err, job.ErrStale) { // another request of this session has given the lease back meanwhile
-		return j, job.Run{}, now, nil
+	// The term is closed: it had its run, or another request of this session is giving it back, or could not. Under the next one a
+	// run can be claimed.
+	if errors.Is(err, job.ErrStale) {
+		if err = s.release(ctx, name, session, l.Term, "its term has ended"); err == nil {
+			err = s.pause(ctx, min(wait, staleRetry))
+		}
+		return j, job.Run{}, now, err
 	}
 	return j, job.Run{}, now, errors.Join(err, s.releaseIdle(ctx, name, session, l))
 }
@@ -117,7 +155,19 @@ func (s *Server) releaseIdle(ctx context.Context, name, session string, l lease.
 	if _, on := j.RunningUnder(l.Term); err != nil || on {
 		return err
 	}
-	return s.cfg.Store.Release(ctx, lease.ReleaseRequest{Lease: l.ID, Session: session, Term: l.Term, Reason: "nothing was due"})
+	return s.release(ctx, name, session, l.Term, "nothing was due")
+}
+
+// release releases a job's lease, also for a caller who has gone. That it is not held is no error: it was released when this was first
+// asked, or has lapsed.
+func (s *Server) release(ctx context.Context, name, session string, term int64, why string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Timeout)
+	defer cancel()
+	err := s.cfg.Store.Release(ctx, lease.ReleaseRequest{Lease: job.LeaseID(name), Session: session, Term: term, Reason: why})
+	if errors.Is(err, lease.ErrNotHeld) {
+		return nil
+	}
+	return err
 }
 
 // claimUnder claims a run for the holder of the job's lease, and does not stop at that because the caller goes.
@@ -177,28 +227,52 @@ func (s *Server) endRun(r *http.Request) (out apitype.Job, err error) {
 	}
 	name, ctx := r.PathValue("job"), r.Context()
 	result := job.Result{State: job.State(body.State), ExitCode: body.ExitCode, Why: lease.TruncateReason(body.Why)}
-	var now time.Time
-	late := false
-	j, err := s.jobs.Change(ctx, name, func(j job.Job, t time.Time) (job.Change, error) {
-		run, on := j.Running()
-		c, err := job.FinishUnwatched(at, body.Term, result)(j, t)
-		now, late = t, !c.Unchanged && !(on && run.Term == body.Term && run.Scheduled.Equal(at))
-		return c, err
-	})
-	if err == nil && !late && len(body.Output) > 0 {
+	j, now, late, err := s.finishRun(ctx, job.RunKey{Job: name, Scheduled: at}, body.Term, result)
+	if err != nil {
+		return out, err
+	}
+	if !late && len(body.Output) > 0 {
 		// After the result, which may come too late, and before the release: until then no attempt can follow that has an output.
 		kept := job.Output{Total: int64(len(body.Output)), Tail: body.Output}
 		err = s.jobs.PutOutput(ctx, job.RunKey{Job: name, Scheduled: at}, body.Term, kept)
 	}
-	if err != nil {
-		return out, err
+	if err == nil {
+		err = s.release(ctx, name, body.Session, body.Term, "run "+body.State)
 	}
-	free := s.cfg.Store.Release(ctx, lease.ReleaseRequest{Lease: job.LeaseID(name), Session: body.Session, Term: body.Term, Reason: "run " + body.State})
-	if errors.Is(free, lease.ErrNotHeld) { // it was released when this was first asked, or has lapsed
-		free = nil
-	}
-	if late {
+	switch {
+	case err != nil: // whoever sends it again finds the result stored
+		return out, fmt.Errorf("%w: the result is stored, and not all that follows it: %w", lease.ErrUnknown, err)
+	case late:
 		return out, fmt.Errorf("%w: the run of %s under term %d was ended by another instance; this result is in the history", job.ErrStale, r.PathValue("run"), body.Term)
 	}
-	return s.viewJob(r.Context(), j, now, 5), free
+	return s.viewJob(ctx, j, now, 5), nil
+}
+
+// finishRun records how a run ended, and that no other can be claimed under its term. It is late if another has ended that run: that is
+// in the history then.
+func (s *Server) finishRun(ctx context.Context, key job.RunKey, term int64, result job.Result) (j job.Job, now time.Time, late bool, err error) {
+	isLate, known := errors.New("it is not on"), false
+	for {
+		j, err = s.jobs.Change(ctx, key.Job, func(j job.Job, t time.Time) (job.Change, error) {
+			c, err := job.FinishUnwatched(key.Scheduled, term, result)(j, t)
+			run, on := j.RunningUnder(term)
+			now, late = t, !c.Unchanged && !(on && run.Scheduled.Equal(key.Scheduled))
+			if err == nil && late && !known {
+				return c, isLate // unless it was ended by this very result, and others since then
+			}
+			return c, err
+		})
+		if known || !errors.Is(err, isLate) {
+			return j, now, late, err
+		}
+		known = true
+		runs, err := s.jobs.Runs(ctx, job.RunQuery{Job: key.Job, Before: key.Scheduled.Add(time.Millisecond), Limit: 1})
+		if err != nil {
+			return j, now, late, err
+		}
+		if len(runs) == 1 && runs[0].Scheduled.Equal(key.Scheduled) && runs[0].EndedAs(term, result.State) {
+			j, now, err = s.jobs.Get(ctx, key.Job)
+			return j, now, false, err
+		}
+	}
 }

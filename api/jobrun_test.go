@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -243,4 +244,110 @@ func TestNextRunWaits(t *testing.T) {
 	if run.Instance != "two" || run.Trigger != "ben" {
 		t.Errorf("%+v", run)
 	}
+}
+
+// failOnce is a store of leases that fails once, without an effect.
+type failOnce struct {
+	store.Store
+	release, readState bool
+}
+
+func (s *failOnce) Release(ctx context.Context, r lease.ReleaseRequest) error {
+	if s.release {
+		s.release = false
+		return lease.ErrUnavailable
+	}
+	return s.Store.Release(ctx, r)
+}
+
+func (s *failOnce) ReadState(ctx context.Context, id lease.ID) (lease.State, error) {
+	if s.readState {
+		s.readState = false
+		return lease.State{}, lease.ErrUnavailable
+	}
+	return s.Store.ReadState(ctx, id)
+}
+
+func (g jobRig) failOnce() *failOnce {
+	st := &failOnce{Store: g.s.cfg.Store}
+	g.s.cfg.Store, g.s.takeovers.store = st, st
+	return st
+}
+
+// TestNextRunUnderAClosedTerm: a lease that a session has kept because its release failed keeps nobody from the job.
+func TestNextRunUnderAClosedTerm(t *testing.T) {
+	g := newJobRig(t)
+	php := g.session("php")
+	g.clock.pass(time.Hour)
+	ctx, vanish := context.WithCancel(t.Context())
+	g.queues.acquired = vanish
+	g.failOnce().release = true
+	send(t, g.s, request(ctx, "POST", "/v1/jobs/backup/runs/next", fmt.Sprintf(`{"session":%q}`, php)))
+	g.queues.acquired = nil
+	a := g.do("POST", "/v1/jobs/backup/runs/next?wait=1m", fmt.Sprintf(`{"session":%q}`, php))
+	a.want(200, "")
+	var run apitype.Run
+	if a.into(&run); run.Instance != "php" || run.Attempt != 1 {
+		t.Errorf("%+v", run)
+	}
+}
+
+// TestRunEndsTwice: the end of a run is repeated, as its answer said that it is not known. That does not end the session's next run.
+func TestRunEndsTwice(t *testing.T) {
+	g := newJobRig(t)
+	php, perl := g.session("php"), g.session("perl")
+	g.clock.pass(time.Hour)
+	first := g.next(php)
+	g.failOnce().release = true
+	g.end(first, php, "succeeded", "").want(504, "unknown_outcome")
+	g.decide(job.Trigger("alice"))
+	a := g.do("POST", "/v1/jobs/backup/runs/next?wait=1m", fmt.Sprintf(`{"session":%q}`, php))
+	a.want(200, "")
+	var second apitype.Run
+	if a.into(&second); second.Term <= first.Term {
+		t.Errorf("a term for two runs: %d, %d", first.Term, second.Term)
+	}
+	g.end(first, php, "succeeded", "").want(200, "")
+	g.do("POST", "/v1/jobs/backup/runs/next", fmt.Sprintf(`{"session":%q}`, perl)).want(204, "")
+	g.end(second, php, "succeeded", "").want(200, "")
+}
+
+// TestResultIsKnownLater: whoever repeats a result, because the answer was lost, is told that it is stored, also if the run was tried
+// again, or others have ended since.
+func TestResultIsKnownLater(t *testing.T) {
+	g := newJobRig(t)
+	php, perl := g.session("php"), g.session("perl")
+	g.decide(job.Define("backup", job.Definition{Schedule: "every 1h", Retries: 1}))
+	g.clock.pass(time.Hour)
+	run := g.next(php)
+	g.end(run, php, "failed", "").want(200, "")
+	g.clock.pass(5 * time.Second)
+	again := g.next(perl)
+	g.end(run, php, "failed", "").want(200, "")
+	g.end(again, perl, "succeeded", "").want(200, "")
+	g.clock.pass(time.Hour)
+	third := g.next(php)
+	g.end(again, perl, "succeeded", "").want(200, "")
+	g.end(run, php, "failed", "").want(200, "")
+	g.end(third, php, "succeeded", "").want(200, "")
+	g.end(again, perl, "succeeded", "").want(200, "")
+	g.end(again, perl, "failed", "").want(409, "run_over")
+	late := 0
+	for _, e := range ask[apitype.Events](g, "GET", "/v1/history?part=job", "").Events {
+		if strings.Contains(e.Reason, "ended late") {
+			late++
+		}
+	}
+	if late != 1 {
+		t.Errorf("%d events about late results", late)
+	}
+}
+
+// TestJobsAreBounded: a program that makes names up does not fill the store.
+func TestJobsAreBounded(t *testing.T) {
+	g := newJobRig(t)
+	g.s.jobQuota.most = 2
+	g.do("PUT", "/v1/jobs/mail", `{"schedule":"@daily"}`).want(200, "")
+	g.do("PUT", "/v1/jobs/mail-2", `{"schedule":"@daily"}`).want(403, "quota_used_up")
+	g.do("PUT", "/v1/jobs/mail", `{"schedule":"@hourly"}`).want(200, "")
 }

@@ -98,8 +98,8 @@ func (s *Server) putLease(w http.ResponseWriter, r *http.Request) error {
 	out := viewLease(l)
 	// Read after the acquisition, it is the last: nobody of an older term can write any more.
 	state, err := s.cfg.Store.ReadState(r.Context(), id)
-	if err != nil {
-		return err
+	if err != nil { // whoever asks again gets the same lease
+		return fmt.Errorf("%w: the session holds the lease, and its state could not be read: %w", lease.ErrUnknown, err)
 	}
 	out.State = state.Data
 	return writeJSON(w, http.StatusOK, out)
@@ -161,10 +161,28 @@ func (s *Server) waitForLease(ctx context.Context, id lease.ID, session string, 
 		Jitter: s.cfg.Jitter, Logger: s.log,
 	}
 	l, err := c.Acquire(waiting)
-	if errors.Is(err, errWaited) {
+	switch {
+	case errors.Is(err, errWaited):
 		return s.tryAcquire(ctx, id, session) // tells who holds it and when to ask again
+	case errors.Is(err, errStopping):
+		return s.heldAtStop(ctx, id, session)
 	}
 	return l, err
+}
+
+// heldAtStop returns the lease if the session holds it although the server stopped to wait for it: the last request may have been
+// applied. If the store does not say, that is not known.
+func (s *Server) heldAtStop(ctx context.Context, id lease.ID, session string) (lease.Lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	l, err := s.cfg.Store.Get(ctx, id)
+	switch {
+	case err != nil:
+		return lease.Lease{}, fmt.Errorf("%w: %w", lease.ErrUnknown, errStopping)
+	case l.Session == session && l.Held():
+		return l, nil
+	}
+	return lease.Lease{}, errStopping
 }
 
 func (s *Server) releaseLease(w http.ResponseWriter, r *http.Request) error {

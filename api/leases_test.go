@@ -427,6 +427,15 @@ func TestWhoAsksAgainKeepsTheLease(t *testing.T) {
 	})
 }
 
+// TestAcquiredAndNotTold: an error after the acquisition does not say that nothing was done.
+func TestAcquiredAndNotTold(t *testing.T) {
+	g := newJobRig(t)
+	php := g.session("php")
+	g.failOnce().readState = true
+	g.do("PUT", "/v1/leases/role/billing", fmt.Sprintf(`{"session":%q}`, php)).want(504, "unknown_outcome")
+	g.do("PUT", "/v1/leases/role/billing", fmt.Sprintf(`{"session":%q}`, php)).want(200, "")
+}
+
 func TestTooManyWaits(t *testing.T) {
 	g := newRig(t)
 	one, two := g.session("one"), g.session("two")

@@ -194,6 +194,11 @@ func (s *series) get(w http.ResponseWriter, r *http.Request) error {
 	if len(names) > maxAsked {
 		return fmt.Errorf("%w: ask for %d names at most, not for %d", lease.ErrInvalid, maxAsked, len(names))
 	}
+	return writeJSON(w, http.StatusOK, apitype.SeriesList{EveryMS: seriesEvery.Milliseconds(), Series: s.list(names)})
+}
+
+// list returns the series with their points; without names, all without their points.
+func (s *series) list(names []string) []apitype.Series {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := []apitype.Series{}
@@ -206,7 +211,7 @@ func (s *series) get(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	slices.SortFunc(out, func(a, b apitype.Series) int { return strings.Compare(a.Name, b.Name) })
-	return writeJSON(w, http.StatusOK, apitype.SeriesList{EveryMS: seriesEvery.Milliseconds(), Series: out})
+	return out
 }
 
 func (s *series) points(l *ring) []*float64 {

@@ -2,7 +2,9 @@ package api
 
 import (
 	"fmt"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -86,6 +88,33 @@ func TestSeriesAreBounded(t *testing.T) {
 	if s.record("depth/205", "messages", 1, false); len(s.lines) != maxSeries || s.lines["depth/205"] == nil {
 		t.Error("none has made room that nobody has heard of for an hour")
 	}
+}
+
+// TestSlowReaderOfSeries: whoever does not read the answer does not hold up those who write points.
+func TestSlowReaderOfSeries(t *testing.T) {
+	s := newSeries()
+	s.startSlotIfDue(time.Now())
+	writes, goes := make(chan struct{}), make(chan struct{})
+	defer close(goes)
+	w := &stuckWriter{ResponseRecorder: httptest.NewRecorder(), writes: sync.OnceFunc(func() { close(writes) }), goes: goes}
+	go func() { _ = s.get(w, httptest.NewRequest("GET", "/v1/series", nil)) }()
+	<-writes
+	if !s.mu.TryLock() {
+		t.Error("it holds the lock")
+	}
+}
+
+// stuckWriter does not return from Write before goes is closed.
+type stuckWriter struct {
+	*httptest.ResponseRecorder
+	writes func()
+	goes   chan struct{}
+}
+
+func (w *stuckWriter) Write(b []byte) (int, error) {
+	w.writes()
+	<-w.goes
+	return len(b), nil
 }
 
 func TestTakeoversAreSeries(t *testing.T) {

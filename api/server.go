@@ -34,6 +34,7 @@ type Server struct {
 	takeovers    *takeovers
 	leaseQuota   *quota
 	sessionQuota *quota
+	jobQuota     *quota
 	sessions     *lru.Cache[string, lease.Session]
 	waits        *places // of requests that wait
 	streams      *places // of event streams
@@ -71,6 +72,7 @@ func New(cfg Config) (*Server, error) {
 	s.running, s.stop = context.WithCancel(context.Background())
 	s.leaseQuota = newQuota(s.running, "leases", s.router.limit.limits.Leases, "delete some (understudy role forget), or raise limits.leases of the server", countLeases(cfg.Store))
 	s.sessionQuota = newQuota(s.running, "live sessions", s.router.limit.limits.Leases, "end some, or raise limits.leases of the server", countSessions(cfg.Store))
+	s.jobQuota = newQuota(s.running, "jobs", maxJobs, "forget some (understudy job forget)", countJobs(s.jobs))
 	s.takeovers = newTakeovers(cfg.Store, cfg.Clock, s.leaseQuota)
 	s.router.auth.tokens = newTokenCache(cfg.Store, s.running)
 	s.jobsSeen = newJobsReader(s)

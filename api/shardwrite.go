@@ -180,7 +180,7 @@ func (p *shardPart) change(r *http.Request, said string, act func(a shard.Admin,
 	}
 	v, err := p.readView(r.Context(), name)
 	if err != nil {
-		return out, err
+		return out, fmt.Errorf("%w: it is done, and the shard could not be read: %w", lease.ErrUnknown, err)
 	}
 	return ViewShard(v), nil
 }

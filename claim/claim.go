@@ -144,8 +144,8 @@ type KeyTable interface {
 	// [lease.ErrLapsed] when the session does not live.
 	Join(ctx context.Context, m Member) (Share, error)
 
-	// ClaimKeys claims keys that are ready and [Row.IsFree], the longest ready
-	// first, each under a new term: max(old + 1, the store's clock in
+	// ClaimKeys claims keys that are ready and [Row.IsFree], those of lapsed holders
+	// first, then of the others the longest ready, each under a new term: max(old + 1, the store's clock in
 	// ms). A key that was in a step is not in one any more, and is interrupted.
 	// Those taken over from a lapsed holder are one event for each holder and call,
 	// with reason history.Lapsed and the largest term. [lease.ErrLapsed] when the

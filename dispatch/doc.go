@@ -40,7 +40,9 @@
 //	               makes a result without the rule: a message that was certainly
 //	               not sent is delayed (unknown, with the reason that it had, if it
 //	               was to be resolved), is tried again at once, and has used no attempt
-//	exchange.go    which results go into an exchange, and which keys start.
+//	exchange.go    which results go into an exchange, and which keys start (addStarts:
+//	               keys whose start got no answer, then those whose streak lasts,
+//	               then machine.readySlots in order).
 //	               handleAssignment: a message that is pending at an earlier
 //	               target of the queue is uncertain if the present one cannot be
 //	               asked
@@ -88,7 +90,9 @@
 // sim/queue_world.go. A queue has one target with one address: who else is behind that, a [Target] knows alone.
 //
 // What bounds the messages in flight, as Concurrency does, acts at their start (startBudget in exchange.go, by what keys.go has
-// claimed): a message that is started and then held back is not sent in time, and released.
+// claimed): a message that is started and then held back is not sent in time, and released. What may start again later is
+// asked for by hasStarts and addStarts (exchange.go), and nextWake (machine.go) says when, or it is noticed only at the next
+// join: see limiter.go.
 //
 // A new property of a message, as NotBefore is one, is
 //

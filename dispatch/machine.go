@@ -10,7 +10,8 @@ import (
 
 // machine decides what an instance does for one queue. It has no goroutine, no
 // clock and no randomness of its own, and never waits. What it knows of the keys is
-// a hint, which each answer of the store corrects.
+// a hint, which each answer of the store corrects. Times are readings of the keeper's clock
+// ([lease.Clock]), never times of day.
 //
 // Its runner calls a handle… method for each event, and then carries out the
 // effects that step returns. One request to the store is in flight at a time;

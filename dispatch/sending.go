@@ -19,7 +19,7 @@ func (m *machine) startSends(now time.Duration, out []effect) []effect {
 		case now > m.sendDeadline(s):
 			// This process was paused since the start. A submission could end after the
 			// second window, when another instance may have the key.
-			m.recordUnsent(s, "it was not sent in time after its begin")
+			m.recordUnsent(s, "it was not sent in time after its start")
 		default:
 			m.setPhase(s, sending)
 			out = append(out, effect{send: s})

@@ -140,7 +140,7 @@ func (d *pendingChange) retry(r Run, s State, why string) bool {
 		wait = min(time.Second<<min(r.Attempt-1, 9), 5*time.Minute)
 		wait += spread(wait, d.Job.Name, r.Scheduled.String())
 	}
-	r.Before, r.Why = s, lease.TruncateReason(fmt.Sprintf("attempt %d %s: %s", r.Attempt, s, why))
+	r.Before, r.TermBefore, r.Why = s, r.Term, lease.TruncateReason(fmt.Sprintf("attempt %d %s: %s", r.Attempt, s, why))
 	d.note(fmt.Sprintf("run of %s is tried again: %s", r.Scheduled.Format(time.RFC3339), r.Why), r.Term)
 	r.State, r.NotBefore, r.Started, r.ExitCode = Queued, d.now.Add(wait), time.Time{}, 0
 	r.Attempt++
@@ -299,12 +299,7 @@ func (d *pendingChange) decideOverdue() {
 	if j.Next.IsZero() || j.startsAt(j.Next).After(d.now) {
 		return
 	}
-	times := j.times()
-	// With a jitter, the latest times may not be due yet.
-	latest := times.Last(j.Next.Add(-1), d.now.Add(-ms(j.Definition.JitterMS)))
-	if latest.IsZero() {
-		latest = j.Next
-	}
+	times, latest := j.times(), d.latestDue()
 	const nobody = "no instance was there"
 	late := d.now.Sub(j.startsAt(latest))
 	switch rule := j.Definition.Missed; {
@@ -333,6 +328,16 @@ func (d *pendingChange) decideOverdue() {
 	}
 }
 
+// latestDue is the latest time that has come, if the next has.
+func (d *pendingChange) latestDue() time.Time {
+	j := d.Job
+	// With a jitter, the latest times may not be due yet.
+	if latest := j.times().Last(j.Next.Add(-1), d.now.Add(-ms(j.Definition.JitterMS))); !latest.IsZero() {
+		return latest
+	}
+	return j.Next
+}
+
 // Overlapping decides about the times that have come while the holder runs the job. If it is to stop that run for another, one is
 // queued, and the job's overlap is [Replace].
 func Overlapping(h Holder) Decision {
@@ -351,16 +356,18 @@ func Overlapping(h Holder) Decision {
 
 // overlap decides about the times that have come while a run is on.
 func (d *pendingChange) overlap(r Run) {
-	for n := 0; n < MaxQueued && !d.Job.Next.IsZero() && !d.Job.startsAt(d.Job.Next).After(d.now); n++ {
-		next := d.Job.Next
-		switch {
-		case d.Job.PausedBy != "":
-			d.end(Run{Scheduled: next}, Skipped, "paused by "+d.Job.PausedBy)
-		case d.Job.Definition.Overlap == Forbid:
-			d.end(Run{Scheduled: next}, Skipped, "the run of "+r.Scheduled.Format(time.RFC3339)+" was on")
-		default:
+	came := func() bool { return !d.Job.Next.IsZero() && !d.Job.startsAt(d.Job.Next).After(d.now) }
+	switch {
+	case !came():
+	case d.Job.PausedBy != "":
+		d.passOver(d.latestDue(), Skipped, "paused by "+d.Job.PausedBy)
+	case d.Job.Definition.Overlap == Forbid:
+		d.passOver(d.latestDue(), Skipped, "the run of "+r.Scheduled.Format(time.RFC3339)+" was on")
+	default:
+		for n := 0; n < MaxQueued && came(); n++ {
+			next := d.Job.Next
 			d.queue(next, "")
+			d.moveOn(next)
 		}
-		d.moveOn(next)
 	}
 }

@@ -398,3 +398,23 @@ func TestTail(t *testing.T) {
 		t.Error("changed without a write")
 	}
 }
+
+// TestLongRunSkipsAll: many times come while a run is on that nobody watches. None of them is missed.
+func TestLongRunSkipsAll(t *testing.T) {
+	b := newBook(t, "every 5s")
+	r, on := b.claim("09:00:05", 1)
+	if !on {
+		t.Fatal("nothing is due")
+	}
+	b.now = at("09:20:07")
+	b.apply(FinishUnwatched(r.Scheduled, 1, Result{State: Succeeded}))
+	if _, on := b.claim("09:20:08", 2); on {
+		t.Error("a time that had passed was claimed")
+	}
+	if b.job.Ended[MissedRun] != 0 || b.job.Ended[Skipped] != 240 || b.job.Alarm.ID != "" {
+		t.Errorf("%v, alarm %+v", b.job.Ended, b.job.Alarm)
+	}
+	if _, on := b.claim("09:20:10", 2); !on {
+		t.Error("the next time was not claimed")
+	}
+}

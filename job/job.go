@@ -171,8 +171,9 @@ type Run struct {
 	State   State  `json:"state"`
 	// Attempt counts starts from 1.
 	Attempt int `json:"attempt"`
-	// Before is how the attempt before it ended, if there was one.
-	Before State `json:"before,omitempty"`
+	// Before is how the attempt before it ended, if there was one, and TermBefore under which term.
+	Before     State `json:"before,omitempty"`
+	TermBefore int64 `json:"term_before,omitempty"`
 	// NotBefore is when a queued run may start.
 	NotBefore time.Time `json:"not_before,omitzero"`
 	// Term under which it runs or ran, by which instance. The term is the fencing token.

@@ -21,9 +21,16 @@ func Finish(scheduled time.Time, term int64, got Result) Decision {
 }
 
 // FinishUnwatched is Finish for a run beside which nobody decided about the times that came: as [Overlapping] does, it
-// decides about them first.
+// decides about them first. No other run can be claimed under the term then, as by [Close]: the release that follows may be
+// repeated, and would end it.
 func FinishUnwatched(scheduled time.Time, term int64, got Result) Decision {
-	return finish(scheduled, term, got, (*pendingChange).overlap)
+	ends := finish(scheduled, term, got, (*pendingChange).overlap)
+	return func(j Job, now time.Time) (Change, error) {
+		if r, on := j.RunningUnder(term); on && r.Scheduled.Equal(scheduled) {
+			return closing(term, ends)(j, now)
+		}
+		return ends(j, now)
+	}
 }
 
 func finish(scheduled time.Time, term int64, got Result, first func(*pendingChange, Run)) Decision {
@@ -58,7 +65,7 @@ func giveBack(claimed Run) Decision {
 			return Change{Job: j, Unchanged: true}, nil
 		}
 		d := pendingChangeOf(j, now)
-		d.put(Run{Scheduled: r.Scheduled, Trigger: r.Trigger, State: Queued, Attempt: r.Attempt, Before: r.Before, NotBefore: d.now, Why: r.Why})
+		d.put(Run{Scheduled: r.Scheduled, Trigger: r.Trigger, State: Queued, Attempt: r.Attempt, Before: r.Before, TermBefore: r.TermBefore, NotBefore: d.now, Why: r.Why})
 		return d.Change, nil
 	}
 }
@@ -87,12 +94,15 @@ func closing(term int64, decide Decision) Decision {
 	}
 }
 
-// knows reports whether the result of a run is stored already.
+// knows reports whether the result of a run is stored with the job already.
 func (j Job) knows(scheduled time.Time, term int64, s State) bool {
-	same := func(r Run) bool { return r.Term == term && r.Scheduled.Equal(scheduled) }
-	return same(j.Last) && j.Last.State == s || slices.ContainsFunc(j.Open, func(r Run) bool {
-		return same(r) && r.State == Queued && r.Before == s
-	})
+	same := func(r Run) bool { return r.Scheduled.Equal(scheduled) && r.EndedAs(term, s) }
+	return same(j.Last) || slices.ContainsFunc(j.Open, same)
+}
+
+// EndedAs reports whether the run, or the attempt before its last, ended in the state under the term.
+func (r Run) EndedAs(term int64, s State) bool {
+	return r.State.Ended() && r.Term == term && r.State == s || r.TermBefore == term && r.Before == s
 }
 
 const whyReplaced = "replaced by the next run"

@@ -43,7 +43,8 @@ const (
 // WatchAlarms raises the alarms of overdue jobs, and of runs whose instance was the last one, and sends what sinks do not know yet, until ctx ends. Any number of instances do
 // so for one store: each alarm is claimed by one of them, and by another if that dies.
 func WatchAlarms(ctx context.Context, cfg AlarmConfig) error {
-	w := &alarmWatcher{AlarmConfig: cfg, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), overdue: map[string]bool{}, gone: map[string]lease.Seen{}}
+	w := &alarmWatcher{AlarmConfig: cfg, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), overdue: map[string]bool{}, gone: map[string]lease.Seen{}, busy: map[string]bool{}, first: make(chan struct{}, sendAtOnce), again: make(chan struct{}, sendAtOnce)}
+	defer w.sends.Wait()
 	failing := false
 	for wait := spread(watchEvery, lease.NewID()); lease.Sleep(ctx, cfg.Clock, wait); wait = watchEvery {
 		err := w.look(ctx)
@@ -63,14 +64,21 @@ type alarmWatcher struct {
 	overdue map[string]bool
 	// gone are the leases of jobs that run, and whose holder was gone at the last look, for the same reason.
 	gone map[string]lease.Seen
+
+	sends sync.WaitGroup
+	// first and again bound the alarms that are sent at once, those for the first time and those that were not taken then: sinks that
+	// hang do not hold up the others.
+	first, again chan struct{}
+	mu           sync.Mutex
+	busy         map[string]bool // jobs whose sinks are being told
 }
 
 // look reads what is due, and attends to the alarms among it.
 func (w *alarmWatcher) look(ctx context.Context) error {
 	overdue, gone := map[string]bool{}, map[string]lease.Seen{}
-	var all sync.WaitGroup
-	defer all.Wait()
-	slots := make(chan struct{}, sendAtOnce)
+	// Sinks that hang hold up a look no longer than that: the rest is for the next one.
+	waits, cancel := context.WithTimeout(ctx, watchEvery)
+	defer cancel()
 	err := readPages(ctx, w.Store, w.CallTimeout, Query{DueWithin: time.Millisecond}, func(page []Job, now time.Time) {
 		for _, j := range page {
 			_, late := j.OverdueSince(now)
@@ -81,11 +89,7 @@ func (w *alarmWatcher) look(ctx context.Context) error {
 			if !(late && w.overdue[j.Name] && j.Alarm.ID == "") && (!j.Alarm.Pending() || j.Alarm.NextTry.After(now)) {
 				continue
 			}
-			slots <- struct{}{}
-			all.Go(func() {
-				defer func() { <-slots }()
-				w.attend(ctx, j.Name)
-			})
+			w.start(ctx, waits, j)
 		}
 	})
 	if err != nil {
@@ -93,6 +97,54 @@ func (w *alarmWatcher) look(ctx context.Context) error {
 	}
 	w.overdue, w.gone = overdue, gone
 	return nil
+}
+
+// start attends to the alarm of a job, unless it does already, once there is a place for it, or not if there is none before waits ends.
+func (w *alarmWatcher) start(ctx, waits context.Context, j Job) {
+	if !w.setBusy(j.Name, true) {
+		return
+	}
+	places := w.first
+	if j.Alarm.Tries > 0 {
+		places = w.again
+	}
+	if !take(waits, places) {
+		w.setBusy(j.Name, false)
+		return
+	}
+	w.sends.Go(func() {
+		defer func() { <-places }()
+		defer w.setBusy(j.Name, false)
+		w.attend(ctx, j.Name)
+	})
+}
+
+// take takes a free place at once, and otherwise the first that becomes free before ctx ends.
+func take(ctx context.Context, places chan struct{}) bool {
+	select {
+	case places <- struct{}{}:
+		return true
+	default:
+	}
+	select {
+	case places <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// setBusy reports whether that changed anything.
+func (w *alarmWatcher) setBusy(name string, busy bool) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.busy[name] == busy {
+		return false
+	}
+	if w.busy[name] = busy; !busy {
+		delete(w.busy, name)
+	}
+	return true
 }
 
 // abandon records that a run is lost whose holder was gone at the last look, and still is. Instances that offer the job would have

@@ -117,6 +117,35 @@ func TestAlarmTakeover(t *testing.T) {
 	})
 }
 
+// TestHangingSinksHoldUpNoOthers: alarms of jobs whose sinks hang wait for themselves alone.
+func TestHangingSinksHoldUpNoOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New(nil)
+		for n := range 40 {
+			defined(t, st, fmt.Sprintf("hangs-%02d", n), "@daily")
+			finished(t, st, fmt.Sprintf("hangs-%02d", n), job.Failed)
+		}
+		defined(t, st, "well", "@daily")
+		var sent time.Time
+		watch(t, st, func(ctx context.Context, j job.Job, _ job.Alarm) error {
+			if j.Name == "well" {
+				sent = time.Now()
+				return nil
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		time.Sleep(2 * time.Minute) // each was tried
+		failed := time.Now()
+		finished(t, st, "well", job.Failed)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if took := sent.Sub(failed); took < 0 || took > 11*time.Second {
+			t.Errorf("sent after %v", took)
+		}
+	})
+}
+
 // TestAlarmOverdue: a job that no instance offers any more has an alarm, which ends when it is forgotten.
 func TestAlarmOverdue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

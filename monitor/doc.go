@@ -18,13 +18,18 @@
 // configuration as a watcher knows it, loop.go its requests that are made again and again. store.go and admin.go are the ports.
 //
 // Whether an alarm starts or ends is decided in [Check.Evaluate] (rule.go, deadline.go), which is pure. So is what holds an
-// alarm back: maintenance, or the source that this one depends on (heldback.go), which readParents (detect.go) has read.
-// What is blind is decided before all that, by [PathStatus] (path.go). What follows is decided in changes.go: onset, whether the alarm
-// is held for its group, and end, what is sent of its end, which depends on what was sent of it. groups.go (groupReport) decides
+// alarm back: maintenance, or the source that this one depends on (heldback.go), which readParents (detect.go) has read; one
+// whose check is paused or in maintenance counts as paused there.
+// What is blind is decided before all that, by [PathStatus] (path.go). What follows is decided in changes.go: onset, the
+// method, says whether the alarm is held for its group; end says what is sent when it ends, which depends on what was sent before. groups.go (groupReport) decides
 // when and how held alarms are reported, and when a group's alarm ends, reminders.go what is sent again, and the store's
 // compare-and-set (ApplyChanges, ReportGroup) whether it still applies. ApplyChanges is in store/sqlite/monitor_apply.go, in
 // store/postgres/functions/monitor_apply.sql, and in internal/memstore/checks/detection.go, the store in
 // memory. Redis keeps no sources.
+//
+// The rule runs when a source is due, not at each heartbeat: one of a source that is up, not in a run and without an alarm makes
+// it due in no store (RecordHeartbeats). An option about single heartbeats changes that in each store (monitor_intake), and
+// merge.go, which makes one update of several.
 //
 // A source has no options. It has labels, which the rule does not see; an option of a check may name one, as DependsLabel
 // does. A new option of a check is
@@ -89,7 +94,7 @@
 // request ID, each stored for every sink in the transaction that changes the source; package dispatch delivers them at
 // least once, in order per source. Both are compare-and-sets on the source, its last heartbeat and its check: a heartbeat that
 // arrives in between undoes the judgement, whichever instance made it. Its parent, its path and the maintenance window were
-// so when it was judged, which may be a moment ago. One that dies costs its sources the first window of its claims, and
+// so when it was judged, which may be a moment ago. An instance that dies costs its sources the first window of its claims, and
 // groups and reminders the same if it was the one that sweeps.
 //
 // # What it does not promise

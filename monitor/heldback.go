@@ -22,9 +22,8 @@ const (
 	waitMost  = 10 * time.Second
 )
 
-// heldBack is what becomes of a source with a problem that is not to be reported: not now, or not at all. ok is false if
-// it is.
-func (c *Check) heldBack(f Facts) (v Evaluation, ok bool) {
+// heldBack reports whether the problem of a source is not to be reported now, or at all, and what becomes of the source then.
+func (c *Check) heldBack(f Facts) (v Evaluation, held bool) {
 	from := c.maintainedUntil(f)
 	if from > f.Now {
 		return Evaluation{Due: from}, true

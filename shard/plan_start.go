@@ -185,7 +185,7 @@ func (t planner) replacePlan(why, tried string) Action {
 // paused is left as it is.
 func (t planner) returnToOldPrimary(old, next Plan, why string) Action {
 	from, _ := t.view.Node(old.From)
-	// an operator who forced the primary that there is did so whatever its condition.
+	// An operator who forced this primary accepted its condition.
 	well := isAnswering(from) && (from.Condition == Up || old.Kind == Return && old.Force)
 	wait := old.Phase != Pausing && t.seen.PhaseFor < max(8*t.policy.Patience, 4*from.Timeout) && t.view.Row.Request == nil
 	why = fmt.Sprintf("%s; the old primary %s is %s: %s", why, from.Label(), t.finding.Health, t.finding.Why)

@@ -87,8 +87,10 @@ func (h histories[R]) check(t *testing.T, seed uint64) R {
 	if dir != "" {
 		trace = func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	}
+	// One in which something tries again without a pause never ends: its time does not pass.
+	stuck := time.AfterFunc(10*time.Minute, func() { panic(fmt.Sprintf("seed %d does not end (replay with SIM_SEED=%d)", seed, seed)) })
 	r, broken := h.run(t, seed, trace)
-	if len(broken) == 0 {
+	if stuck.Stop(); len(broken) == 0 {
 		return r
 	}
 	t.Errorf("seed %d (replay with SIM_SEED=%d):\n  %s", seed, seed, strings.Join(broken[:min(5, len(broken))], "\n  "))

@@ -133,13 +133,20 @@ func (r remote) Submit(ctx context.Context, a dispatch.Assignment) dispatch.Answ
 		defer time.AfterFunc(n.dice.upTo(n.world.setup.Dispatch.SubmitTimeout), hangUp).Stop()
 	}
 	deadline, _ := ctx.Deadline()
+	var over atomic.Bool
+	defer over.Store(true)
 	answer, err := through(&n.process, func() (dispatch.Answer, error) {
 		return leasetest.Send(ctx, n.wire, func(context.Context) (dispatch.Answer, error) {
 			n.world.sink.works()
 			if !r.Semantics().Deduplicates && time.Now().After(deadline) {
 				return dispatch.Answer{}, lease.ErrUnknown // see QueueSetup.networks
 			}
-			n.gate.wait() // what a frozen process has started to write waits for it
+			// What a frozen process has started to write waits for it. One that had heard before that its connection is
+			// broken writes nothing more.
+			told, arrives := over.Load(), time.Now()
+			if n.gate.wait(); told && time.Now().After(arrives) {
+				return dispatch.Answer{}, lease.ErrUnknown
+			}
 			return n.world.sink.submit(n, a)
 		})
 	})

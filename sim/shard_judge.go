@@ -240,9 +240,11 @@ func planText(p *shard.Plan) string {
 
 // deposes checks a failover that nobody asked for.
 func (j *shardJudge) deposes(v shard.View, p shard.Plan) {
+	h := j.w.hostOf(p.From)
+	accepts := h != nil && h.node.Accepts() // its agent may have closed it since watch looked
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if t := 2*j.w.setup.Timing.Timeout + time.Second; j.wellNode == p.From && !j.well.IsZero() && time.Since(j.well) > t {
+	if t := 2*j.w.setup.Timing.Timeout + time.Second; accepts && j.wellNode == p.From && !j.well.IsZero() && time.Since(j.well) > t {
 		j.breachLocked("a healthy primary is deposed: %s is well since %s: %s", p.From[:8], j.at(j.well), p.Reason)
 	}
 }

@@ -96,7 +96,7 @@ func (m *Machine) repeatQuestion(k *key) {
 	}
 }
 
-// countVote counts a vote.
+// countVote counts a vote, releases one that is late, and asks for a fresh copy.
 func (m *Machine) countVote(from string, a Answer) {
 	if !m.hasVote(m.peers[from]) {
 		m.counters.Ignored++
@@ -128,7 +128,7 @@ func (m *Machine) countVote(from string, a Answer) {
 	if a.Expire > max(m.now.Wall, k.minPeerExpire()) && m.isBelievable(a.Expire) {
 		if !k.awaitingCopy {
 			// Nothing is to be fetched: time for the copy to arrive, which may be large.
-			k.awaitingCopy, k.newestCopyAt, k.electionEnd, k.repeatAt = true, from, m.now.Boot+m.setup.Timings.AnnounceTimeout, never
+			k.awaitingCopy, k.newestCopyPeer, k.electionEnd, k.repeatAt = true, from, m.now.Boot+m.setup.Timings.AnnounceTimeout, never
 			m.send("", Release{k.name, k.term, false})
 			m.send(from, EntryReq{k.name})
 			m.schedule(k)
@@ -136,7 +136,7 @@ func (m *Machine) countVote(from string, a Answer) {
 		return
 	}
 	if a.Expire > max(m.setup.Table.Get(k.name).Expire, k.newestExpire) && m.isBelievable(a.Expire) {
-		k.newestCopyAt, k.newestExpire = from, a.Expire
+		k.newestCopyPeer, k.newestExpire = from, a.Expire
 	}
 	if m.fetchIfWon(k) {
 		return

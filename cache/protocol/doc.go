@@ -22,7 +22,7 @@
 //	startCandidacy  candidate.go  May this peer stand now? What speaks against it, in order.
 //	ensureCeiling   terms.go      Is the new term below the stored ceiling? If not, [Raise], and handleRaised continues.
 //	requestVotes    candidate.go  A [Question] to everyone.
-//	countVote       candidate.go  An [Answer]: a yes, a reason why not, or a fresh copy elsewhere.
+//	countVote       candidate.go  An [Answer]: a yes, a no with the term that is used up there, or a fresh copy elsewhere.
 //	fetchIfWon      candidate.go  Has a majority voted for this peer?
 //	startFetch      fetch.go      The [Fetch] effect, which may last until min(trustEnd, fetchUntil).
 //
@@ -59,9 +59,12 @@
 //
 // A duration is a field of [Timings], with its default in WithDefaults and its bounds in
 // Validate; anything else that the rules need is a field of [Setup]. The bounds of memory, of sizes and of calls at once are
-// the runner's alone. It takes all of them from cache.Config, and internal/settings declares
+// the runner's alone. The runner takes all of them from cache.Config, and internal/settings declares
 // flag, YAML key and help in one place (and example.yaml, of which docs/understudy.yaml is made). What must be remembered of an
 // idle key is a field of [Entry]; what others must know of a candidate, of [Question] and cache/wire.
+//
+// A wait of a key is a field of key (key.go), cleared in setState or endWaits, due in next and done in runKeyTimer (timers.go). No
+// timer starts a candidacy today: an idle key that is to stand later needs one.
 //
 // A duration that differs by key depends on what rests on it. On how long a value is fresh, nothing does: the origin says
 // it ([Fetched], TTL). How long a fetch may last is used in one place, startFetch, which sets

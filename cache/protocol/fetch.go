@@ -16,7 +16,7 @@ func (m *Machine) startFetch(k *key) {
 			promised[peer] = k.requestedAt + m.setup.Timings.AnnounceTimeout
 		}
 	}
-	best := k.newestCopyAt
+	best := k.newestCopyPeer
 	m.setState(k, Fetching, "", "fetches")
 	k.promised, k.round, k.restartedOnce = promised, 0, false
 	k.fetchBegan = m.now.Wall // the value may be as old as the start of its fetch: it expires from then
@@ -213,12 +213,12 @@ func (m *Machine) serveUncached(k *key, in Fetched) {
 // abortFetch ends this peer's fetch before its time. One that this very step began is not
 // begun at all.
 func (m *Machine) abortFetch(k *key, why string) {
-	begun := len(m.effects)
+	before := len(m.effects)
 	m.effects = slices.DeleteFunc(m.effects, func(e Effect) bool {
 		f, ok := e.(Fetch)
 		return ok && f.Key == k.name && f.Term == k.term
 	})
-	if len(m.effects) == begun {
+	if len(m.effects) == before {
 		m.emit(Abort{k.name, k.term, why})
 	}
 	m.send("", Release{k.name, k.term, true}) // Used: the origin may have been called in this term

@@ -12,7 +12,7 @@ type key struct {
 	name  string
 	state State
 
-	// term is that of the candidacy, the fetch, or whom this peer follows.
+	// term is that of the candidacy, of the fetch, or of the peer that this one follows.
 	term int64
 
 	// A follower's. Until boundUntil its vote is promised to boundTo, and it waits for that peer.
@@ -32,7 +32,7 @@ type key struct {
 	restartedOnce  bool   // this election has started again at once already
 	outbid         bool   // someone refused because its term is higher
 	awaitingCopy   bool   // a fresh copy is elsewhere and was asked for
-	newestCopyAt   string // who has the newest copy, newer than ours, or a fresh one
+	newestCopyPeer string // who has the newest copy, newer than ours, or a fresh one
 	newestExpire   int64  // when the newest expires
 
 	// A fetching peer's.
@@ -46,7 +46,7 @@ type key struct {
 
 	// reusableTerm is a term in which this peer's vote was released, and may be given again.
 	reusableTerm int64
-	// wanted is that a fetch is wanted, though nobody may wait for it.
+	// wanted: fetch even if nobody waits.
 	wanted          bool
 	highestAnswered int64 // the highest term in an answer
 	failure         failure
@@ -104,7 +104,7 @@ func (m *Machine) setState(k *key, to State, boundTo, why string) {
 		k.boundToFetch, k.boundUntil = false, 0
 	}
 	if to != Candidate {
-		k.votesRequested, k.votes, k.awaitingCopy, k.outbid, k.newestCopyAt, k.newestExpire = false, nil, false, false, "", 0
+		k.votesRequested, k.votes, k.awaitingCopy, k.outbid, k.newestCopyPeer, k.newestExpire = false, nil, false, false, "", 0
 	}
 	if to != Fetching {
 		k.promised = nil

@@ -99,7 +99,7 @@ func (m *Machine) forgetDead(url string, before time.Duration) {
 			k.pending = nil
 		}
 	}
-	for _, k := range m.sortedKeys(func(k *key) bool { return k.state == Candidate && k.awaitingCopy && k.newestCopyAt == url }) {
+	for _, k := range m.sortedKeys(func(k *key) bool { return k.state == Candidate && k.awaitingCopy && k.newestCopyPeer == url }) {
 		m.restartElection(k) // its copy will not come
 	}
 	for _, k := range m.sortedKeys(func(k *key) bool { return k.state == Follower && k.boundTo == url && k.votedAt < before }) {

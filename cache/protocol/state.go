@@ -4,7 +4,7 @@ package protocol
 type State byte
 
 // The states of a key. A follower is bound in one of two ways: to a candidate that it voted for, or to a peer that
-// fetches, which it follows (key.boundToFetch).
+// fetches, which it follows (key.boundToFetch). The order counts: from Candidate on, the peer stands or fetches (setState).
 const (
 	Idle State = iota
 	Follower

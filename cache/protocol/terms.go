@@ -5,7 +5,7 @@ import "time"
 // dayAhead bounds the terms that are believed: they start from wall clocks.
 const dayAhead = int64(24 * time.Hour / time.Millisecond)
 
-// isAbsurdTerm is whether a term cannot be: learned, it would stay for ever.
+// isAbsurdTerm reports whether a term cannot be genuine. If it were believed, every later term would have to exceed it.
 func (m *Machine) isAbsurdTerm(term int64) bool { return term < 0 || term > m.now.Wall+dayAhead }
 
 // ensureCeiling sees to it that terms up to need, and those of the near future, are safe

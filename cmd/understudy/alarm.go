@@ -35,7 +35,7 @@ func (a *app) alarmListCommand() *cobra.Command {
 a changed check or a good run (ABATED), or because the source was retired or its check removed.`,
 		Example: `  understudy alarm list --standing
   understudy alarm list --check nightly-backup --source db-1 -n 20
-  understudy alarm list --standing -o json | jq -r .id | xargs understudy alarm acknowledge`,
+  understudy alarm list --standing -o json | jq -r 'select(.check != "job").id' | xargs understudy alarm acknowledge`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return printPagesOfAPI(c.Context(), a, limit, func(ctx context.Context, c *client.Client, n int) ([]apitype.Alarm, string, error) {
@@ -114,7 +114,7 @@ func (a *app) alarmAcknowledgeCommand() *cobra.Command {
 		Long: `Acknowledge alarms: your name is listed with them. Nothing else changes: an alarm ends when its
 source returns. Alarms of jobs cannot be acknowledged. The history keeps who acknowledged it and why.`,
 		Example: `  understudy alarm acknowledge 3f0c… --note "disk is being replaced"
-  understudy alarm list --standing -o json | jq -r .id | xargs understudy alarm acknowledge`,
+  understudy alarm list --standing -o json | jq -r 'select(.check != "job").id' | xargs understudy alarm acknowledge`,
 		Args: atLeast("ID"),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.actOnEach(c.Context(), "acknowledge", "alarm", args, func(ctx context.Context, c *client.Client, id string) error {

@@ -55,7 +55,7 @@ func exists(argv []string) (*cobra.Command, error) {
 		return nil, err
 	}
 	if len(rest) > 0 && c.HasSubCommands() && !strings.HasPrefix(rest[0], "-") {
-		return nil, usererr.Errorf("%q is no command of %q", rest[0], c.CommandPath())
+		return nil, usererr.Errorf("%q is not a command of %q", rest[0], c.CommandPath())
 	}
 	return c, c.ParseFlags(rest)
 }

@@ -7,6 +7,8 @@
 // dropCommand for "monitor sink" and "monitor path"), and the smallest verbs from that of their noun ("store path" from storeCommand). What
 // all use:
 //
+//	main.go         what the program does when it has started itself again (a watcher, the release of a lease, the launch of a
+//	                node); otherwise run (root.go)
 //	root.go         the root command and the global flags; app.go has their values, the log and the timeouts
 //	endpoint.go     whether a command uses a server or a store, and opens the store
 //	api.go          how a command calls the API: callAPI, apiRunE, withAPI, withRunningAPI; httpclient.go is the client's transport
@@ -29,12 +31,14 @@
 //
 // # Where to add a flag
 //
+//   - A global one is registered in root.go, a field of app, and checked in prepare (app.go). What changes the output is asked for
+//     by a.json(), in print.go and in the commands that print for themselves.
 //   - One of a command alone is registered where the command is made.
 //   - One that is also a key of the server's file is a field in internal/settings, which strictyaml.Bind makes a flag of, for the
-//     commands that name it (a list needs a flag tag, and a map gets none): --name, --address, --interval and --timeout of
+//     commands that name it (a list becomes a flag only with a flag tag, a map never): --name, --address, --interval and --timeout of
 //     "role run" are fields of settings.Server, --holders, --with, --stop-grace and --pass-store of settings.Role.
-//   - One about the program that "role run", "role once" and "job run" run is named in programFlags, and is a field of settings.Job,
-//     too, for the file (flag:"-", or "job run" has it twice). It goes on in instance.Program, which runProgram,
+//   - One about the program that "role run", "role once" and "job run" run is a field of settings.Role, named in
+//     programFlags.register (rolerun.go), and again of settings.Job, for the file (flag:"-", or "job run" has it twice). It goes on in instance.Program, which runProgram,
 //     internal/server/roles.go and jobs.go make, and in guard.Config if the guard acts on it; what only sets the program's
 //     environment is in guard.Config.Env, which the watchers get, too. What a watcher must know of it is an argument of the watcher from its start (internal/guard/watcher.go).
 //   - One that selects what is listed goes through client.KeyQuery (or another query), the handler in api/, dispatch.KeyQuery and each

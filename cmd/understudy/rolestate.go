@@ -84,7 +84,7 @@ func ownTerm(role string) (int64, error) {
 	}
 	term, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return 0, usererr.Errorf("role state put: UNDERSTUDY_TERM is %q, which is no number; give --term", text)
+		return 0, usererr.Errorf("role state put: UNDERSTUDY_TERM is %q, which is not a number; give --term", text)
 	}
 	return term, nil
 }

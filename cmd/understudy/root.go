@@ -98,7 +98,7 @@ func onlySubcommands(c *cobra.Command) {
 		c.Args = cobra.ArbitraryArgs
 		c.RunE = func(c *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usererr.Errorf("%q is no command of %q; see %s --help", args[0], c.CommandPath(), c.CommandPath())
+				return usererr.Errorf("%q is not a command of %q; see %s --help", args[0], c.CommandPath(), c.CommandPath())
 			}
 			if c.HasParent() {
 				_ = c.Help()

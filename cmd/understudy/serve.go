@@ -36,7 +36,8 @@ every key. It listens on 127.0.0.1:7600 by default; any other address needs a to
 A flag goes before the environment (UNDERSTUDY_LISTEN and so on), and that before the file.
 
 SIGINT and SIGTERM stop it: the programs first, then the roles and keys are released. SIGHUP reads the file
-again: certificate, token, log level, roles that are new or gone and the monitor's checks change at once; of
+again: certificate, token, log level, roles that are new or gone, the monitor's checks and the
+cache's peers change at once; of
 everything else the log says that it waits for a restart. A file with a mistake changes nothing.`,
 		Example: `  understudy serve
   understudy serve -c /etc/understudy.yaml

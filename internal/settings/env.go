@@ -55,8 +55,8 @@ func otherVariables() []string {
 	var out []string
 	for _, name := range []string{
 		"API", "CACHE", "CACHE_HTTP",
-		"ROLE", "ID", "NAME", "TERM",
-		"QUEUE", "BATCH", "KEY", "SEQUENCE", "ATTEMPT", "CONTENT_TYPE", "ORIGIN",
+		"ROLE", "ID", "NAME", "TERM", "PLACE", "JOB", "SCHEDULED",
+		"QUEUE", "BATCH", "KEY", "SEQUENCE", "ATTEMPT", "CONTENT_TYPE", "HEADERS", "ORIGIN",
 		"SHARD", "NODE", "EPOCH", "EVENT", "FROM", "TO", "WHEN",
 		"PROVE", "SEED", "REQUIRE_BACKENDS", "SHOTS", "SERVER", "GATE", "OLD", "OTHER",
 	} {

@@ -114,7 +114,7 @@ func TestEnvironmentIsUnambiguous(t *testing.T) {
 	if of["UNDERSTUDY_MONITOR_KEEP_ALARMS"] != "monitor.keep_alarms" {
 		t.Errorf("%v", of)
 	}
-	got := UnknownVariables([]string{"UNDERSTUDY_LISEN=x", "UNDERSTUDY_STORE=x", "UNDERSTUDY_EVENT_ID=3", "UNDERSTUDY_TERM=1", "PATH=/"})
+	got := UnknownVariables([]string{"UNDERSTUDY_LISEN=x", "UNDERSTUDY_STORE=x", "UNDERSTUDY_EVENT_ID=3", "UNDERSTUDY_TERM=1", "UNDERSTUDY_PLACE=1", "UNDERSTUDY_SCHEDULED=1", "UNDERSTUDY_HEADERS={}", "PATH=/"})
 	if len(got) != 1 || !strings.HasSuffix(got[0], `did you mean "UNDERSTUDY_LISTEN"?`) {
 		t.Errorf("%q", got)
 	}

@@ -72,7 +72,7 @@ func wire(c *common) *Agent {
 	i := c.cfg.Timing.Interval
 	a.report = &reporter{common: c, view: a.view, watch: a.watch, record: a.record, accept: a.acceptView, publish: a.publish, retry: c.cfg.retry(i/8, i/3)}
 	a.process = &supervisor{common: c, probe: a.probe, fence: a.fence}
-	a.otherShards = &otherShards{common: c, probe: a.probe, view: a.view, report: a.report}
+	a.otherShards = &otherShards{common: c, probe: a.probe, view: a.view, report: a.report, retry: c.cfg.retry(i/4, 5*i)}
 	a.peer = &peerProbe{common: c, view: a.view, watch: a.watch, report: a.report}
 	a.reconcile = &reconciler{
 		common: c, probe: a.probe, view: a.view, lease: a.lease, sessions: a.sessions, fence: a.fence, trust: a.trust,

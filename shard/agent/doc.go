@@ -36,17 +36,17 @@
 //  2. peerProbe probes the primary, and reporter reports the opinion at once.
 //  3. orchestrator gives the view to [shard.NextAction], if it may act (mayAct: the view is fresh, no promise forbids it,
 //     and after a gap everyone has had T to report again). There [shard.Judge], secondOpinion and judgeSilence
-//     (shard/judge.go) decide whether the primary can be replaced: two signals, no veto. If it can, planner.next
-//     (shard/planner.go) calls startAutomatic (shard/plan_start.go), which can still refuse: failover is paused,
-//     the primary may still accept writes, the shard is flapping, a failover failed a moment ago, or there is no
+//     (shard/judge.go) decide whether the primary can be replaced: two signals, no veto. If it can, or if it is silent and nothing proves
+//     that it is closed (Stuck), planner.next (shard/planner.go) calls startAutomatic (shard/plan_start.go), which refuses for
+//     a Stuck one, and also when failover is paused, the shard is flapping, a failover failed a moment ago, or there is no
 //     candidate. One agent takes the failover lock and writes a plan under a new epoch (phase detaching).
 //  4. reconciler of each replica carries out "detach"; reporter reports where its data stands still. A replica whose
 //     agent is without the store gets no command: detachWithoutStore (follow.go), also in the turn, detaches it.
 //  5. planner.detaching (shard/plan_phases.go) waits until the old primary is certain to be closed (awaitDetached), and
 //     chooses with choosePrimary (shard/choose.go); orchestrator writes the chosen node into the plan (phase promoting).
 //     The node of a switchover is chosen before it starts, in startRequested (shard/plan_start.go).
-//  6. reconciler of that node carries out "promote" (promote.go): close the fence, promote, take the lease, write the
-//     row, open. If a better candidate has left the old primary since then ([shard.Plan.LaterBetterCandidate]), it does
+//  6. reconciler of that node carries out "promote" (promote.go): call the hook, close the fence, promote, take the
+//     lease, write the row, open. If a better candidate has left the old primary since then ([shard.Plan.LaterBetterCandidate]), it does
 //     not write the row, and does not open. The row that it writes ([shard.Row.WithNewPrimary]) names its node as the primary and
 //     moves the plan to phase following: the promoted agent starts that phase, not the orchestrator.
 //  7. orchestrator sees phase following in the row, sends the others "follow", and ends the plan.
@@ -78,6 +78,10 @@
 // Two settings exist for how long a primary may be silent or gone: T (Timing.Timeout), after which its session has lapsed,
 // and [Config].RestartGrace, in which its process may be back before its death is reported. leaseWatch only reports when a
 // lease can be taken: no wait belongs there.
+//
+// What takes time in a promotion has four limits: of the task, in startCommand (command_tasks.go) and lead (lead.go); of the
+// plan, in promoting (shard/plan_phases.go); and of an orchestrator that is taken to live, in hasLiveOrchestrator
+// (shard/planner.go). [shard.Policy].HookTimeout, of the hooks (hooks.go), is in all of them.
 //
 // A setting has its flag in internal/shardagent/flags.go: a field of Settings, copied by configure and checked by complete.
 // It has a line in internal/settings/example.yaml (docs/understudy.yaml is made of that), its bounds in [Config.Validate],

@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"context"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -480,5 +481,26 @@ func TestStartedWhileTheStoreIsDown(t *testing.T) {
 		if h := c.settles("the shard has a primary"); h != ahead {
 			t.Errorf("%s is the primary, and lacks what %s has\n%s", h.name, ahead.name, c.describe())
 		}
+	})
+}
+
+// An agent that cannot write its folder tries again after a pause, and holds up no failover.
+func TestFolderCannotBeWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil).up()
+		if err := os.RemoveAll(c.hosts[1].dir); err != nil {
+			t.Fatal(err)
+		}
+		c.hosts[0].node.Kill()
+		c.until("another leads", time.Minute, func() bool {
+			v := c.view()
+			return v.Row.Primary != c.hosts[0].id() && v.Row.Settled() && c.writes(c.host(v.Row.Primary))
+		})
+		time.Sleep(time.Minute)
+		if err := os.MkdirAll(c.hosts[1].dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		c.hosts[0].node.Start(false)
+		c.settles("all is settled")
 	})
 }

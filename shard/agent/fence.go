@@ -36,7 +36,7 @@ type fence struct {
 	mu           sync.Mutex
 	requested    int64         // number of the latest request to close
 	closed       int64         // number of the latest request that the node has acknowledged
-	mayBeOpen    bool          // the node may accept writes, because this agent opened it
+	mayBeOpen    bool          // the node may accept writes: this agent opened it, took it over open, or found it open and silent
 	closeBy      time.Duration // when to close it however long trust lasts; 0: never
 	closedAt     time.Duration // when the node was known to be closed that had been open
 	foundUntil   time.Duration // trust in a node that was found open and silent, without the lease; 0: there is none
@@ -139,7 +139,7 @@ func (f *fence) closeAt(at time.Duration) {
 	notify(f.wake)
 }
 
-// isOpen reports whether the node may accept writes because this agent opened it.
+// isOpen reports whether the node may accept writes: see mayBeOpen.
 func (f *fence) isOpen() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -268,7 +268,7 @@ func (f *fence) nodeEnded() {
 		f.closedAt = f.clock.Now()
 	}
 	f.mayBeOpen, f.foundUntil = false, 0
-	f.closed = f.requested // who waits for it has it
+	f.closed = f.requested // closeAndWait returns
 	close(f.acknowledged)
 	f.acknowledged = make(chan struct{})
 	f.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/shard"
 )
 
@@ -20,6 +21,10 @@ type otherShards struct {
 	askedRun string        // the run that was looked for last
 	askedAt  time.Duration // … and when
 	conflict string        // where it was found; "": nowhere
+
+	retry   backoff.Backoff // of reads that fail
+	retryAt time.Duration
+	limiter logLimiter
 }
 
 // isClear reports whether the agent may act on the node.
@@ -31,8 +36,11 @@ func (o *otherShards) isClear(now time.Duration) bool {
 	if run == "" || o.askedRun == run && o.conflict == "" {
 		return true
 	}
-	// Where it was found it may be forgotten.
-	if due := o.askedAt + o.cfg.Timing.Timeout; o.askedRun != run || now >= due {
+	due := o.retryAt
+	if o.askedRun == run {
+		due = max(due, o.askedAt+o.cfg.Timing.Timeout) // where it was found it may be forgotten
+	}
+	if now >= due {
 		o.ask(run)
 	} else {
 		o.wakeBy(due)
@@ -47,15 +55,18 @@ func (o *otherShards) ask(run string) {
 	again := o.askedRun == run
 	o.background(workFindOtherShards, o.cfg.storeTimeout(), func(ctx context.Context) func() {
 		conflict, err := o.find(ctx, run, again)
-		if err != nil {
-			o.log.Warn("other shards could not be read; nothing is done with the node before", "err", err)
-		}
 		return func() {
-			o.askedAt = o.now()
-			if err == nil {
-				o.askedRun, o.conflict = run, conflict
-				o.report.due = true
+			if err != nil {
+				o.retryAt = o.now() + o.retry.Next()
+				if o.limiter.shouldLog(kindOf(err), o.now()) {
+					o.log.Warn("other shards could not be read; nothing is done with the node before", "err", err)
+				}
+				return
 			}
+			o.retry.Reset()
+			o.limiter.end()
+			o.askedAt, o.askedRun, o.conflict = o.now(), run, conflict
+			o.report.due = true
 		}
 	})
 }

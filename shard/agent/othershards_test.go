@@ -2,10 +2,12 @@ package agent_test
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard/agent"
 )
 
@@ -51,4 +53,28 @@ func TestOneNodeInTwoShards(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A store that refuses at once is asked again after a pause.
+func TestOtherShardsCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, nil)
+		a := c.hosts[0]
+		var asked atomic.Int64
+		a.line.Intercept(func(call string) error {
+			if call != "list" {
+				return nil
+			}
+			asked.Add(1)
+			time.Sleep(time.Millisecond)
+			return lease.ErrUnavailable
+		})
+		a.start()
+		time.Sleep(10 * time.Second)
+		if n := asked.Load(); n < 3 || n > 40 {
+			t.Errorf("asked %d times in 10 s", n)
+		}
+		a.line.Intercept(nil)
+		c.until("it leads", time.Minute, func() bool { return a.agent.Status().Open })
+	})
 }

@@ -13,7 +13,7 @@ import (
 // promotePoll is the pause between looks at a node that becomes a primary.
 const promotePoll = 5 * time.Millisecond
 
-// promote makes the node the primary that a plan names. The order is the promise of the package: closed,
+// promote makes the node the primary that a plan names. The order is the promise of the package: the hook, closed,
 // promoted, under the lease, in the row, and only then open.
 func (r *reconciler) promote(ctx context.Context, c shard.Command, plan shard.Plan) error {
 	started := r.now()
@@ -57,16 +57,16 @@ func (r *reconciler) abandonPromotion(ctx context.Context, err error) {
 	}
 }
 
-// promoteNode makes the node a primary and returns what it is then. With whole it refuses one that does not have all it had.
-func (r *reconciler) promoteNode(ctx context.Context, whole bool) (shard.State, error) {
+// promoteNode makes the node a primary and returns what it is then. With mustHaveAllData it refuses one that lacks some.
+func (r *reconciler) promoteNode(ctx context.Context, mustHaveAllData bool) (shard.State, error) {
 	n, err := r.probe.probeNow(ctx)
 	if err != nil {
 		return n, err
 	}
 	if n.Role != shard.Primary {
-		// In a switchover it follows its primary until here. If that was restarted meanwhile, it may be copying anew, or have
-		// lost that primary in the middle of it.
-		if n.Link != nil && n.Link.Syncing || whole && !r.folder.state().HasAllData(n) {
+		// In a switchover it follows its primary until here. If that was restarted meanwhile, it may be copying again
+		// from the start, or have lost that primary during the copy.
+		if n.Link != nil && n.Link.Syncing || mustHaveAllData && !r.folder.state().HasAllData(n) {
 			return n, errors.New("it has begun another copy of its primary's data, which is not complete")
 		}
 		if err := r.withNodeTimeout(ctx, r.node.Promote); err != nil {
@@ -82,29 +82,4 @@ func (r *reconciler) promoteNode(ctx context.Context, whole bool) (shard.State, 
 			return n, fmt.Errorf("waiting for the node to become a primary: %w", context.Cause(ctx))
 		}
 	}
-}
-
-// callHookBefore calls the hook before a promotion; its error makes the promotion fail.
-func (r *reconciler) callHookBefore(ctx context.Context, call shard.HookCall) error {
-	if r.cfg.Hooks == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, r.cfg.HookTimeout)
-	defer cancel()
-	if err := r.cfg.Hooks.Before(ctx, call); err != nil {
-		return fmt.Errorf("the hook before the promotion failed: %w", err)
-	}
-	return nil
-}
-
-// callHookAfter calls the hook after a change of role, without waiting for it.
-func (r *reconciler) callHookAfter(call shard.HookCall) {
-	if r.cfg.Hooks == nil {
-		return
-	}
-	r.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), r.cfg.HookTimeout)
-		defer cancel()
-		r.cfg.Hooks.After(ctx, call)
-	})
 }

@@ -17,13 +17,18 @@ type saver struct {
 	reconcile *reconciler
 
 	savedAt time.Duration
-	logs    []logSample // of this node as the primary, oldest first
+	retryAt time.Duration // after a write that failed, on a full disk say
+	logs    []logSample   // of this node as the primary, oldest first
 	limiter logLimiter
 }
 
 func (s *saver) step(now time.Duration) {
 	if s.busy[workSaveState] {
 		return // the next turn saves what is new by then
+	}
+	if now < s.retryAt {
+		s.wakeBy(s.retryAt)
+		return
 	}
 	m := s.folder.state()
 	if epoch := max(m.Epoch, s.view.Row.Epoch); epoch > m.Epoch {
@@ -67,7 +72,11 @@ func (s *saver) save(write func() error) {
 	s.background(workSaveState, s.cfg.storeTimeout(), func(context.Context) func() {
 		err := write()
 		return func() {
-			switch now := s.now(); {
+			now := s.now()
+			if err != nil {
+				s.retryAt = now + s.cfg.Timing.Interval/4
+			}
+			switch {
 			case err == nil:
 				s.limiter.end()
 			case s.limiter.shouldLog("data folder", now):

@@ -41,7 +41,7 @@ func (s *shutdown) requestHandOver() {
 			s.done = err != nil
 			s.report.reread, s.request = true, id
 			if id != "" {
-				s.since = s.now() // the wait for the plan before is over
+				s.since = s.now() // the wait for the plan before has ended
 			}
 		}
 	})

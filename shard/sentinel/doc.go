@@ -26,7 +26,8 @@
 // ioredis, jedis) fail or try again at once instead of waiting for a dead host's connection to time out, and are
 // not led to a node that would refuse their writes; redis-py, which reads MASTERS, raises MasterNotFoundError either way. While a
 // switchover still waits for its replica, the old primary is named: it only lets writes
-// wait. So it is while the store is down: what was known last is answered.
+// wait. While the store is down, what was known last is answered, by an agent for T after
+// its last answer or promise.
 //
 // # What it promises
 //

@@ -62,6 +62,9 @@
 // common.sql has the rules that every function keeps, and what all use; monitor.sql what the monitor's use. functions/README.md
 // says what names in SQL mean, and how to add a column or a function.
 //
+// A setting of the store is a field of Config (open.go), which store/open (Options, servers.go) fills from what instance.Host and
+// internal/settings hold; or an option of the URL (parseURL), which then must not reach the server.
+//
 // # Where things are decided
 //
 // A renewal is the UPDATE of session in renew_session and renew_sessions (renewals.sql). RenewSession (renewals.go) sends one alone
@@ -69,7 +72,7 @@
 // renew and acquire in entry/lease.sql.
 //
 // A takeover is decided by acquire (lease.sql), in up to two passes. The first takes no lock; most requests end there,
-// with any verdict but a new term. The second locks the lease and both sessions (only the own one where the contender
+// with any verdict but a new term. It is left out for a lease that the contender has seen free. The second locks the lease and both sessions (only the own one where the contender
 // saw none), and is the only one that writes. Each reads the clock, and gives the first verdict that fits:
 //
 //	no_session  the contender's own session has lapsed
@@ -91,9 +94,10 @@
 // (waits in renewals.sql). Of a lapse nobody tells: the contender asks when its own timer has run out. See lease.Contender and
 // ADR 0050.
 //
-// Which ready key is claimed next is decided by claim_keys (claims.sql): those of lapsed sessions, then those that
-// have been free for a while (p_linger), then the others, in each group the one that became ready first (ready_at, along the
-// index claim_free). Which of the claimed ones is sent next is decided by machine.readySlots of package dispatch. Keys are ordered, never
+// Which ready key is claimed next is decided by claim_keys (claims.sql): those of lapsed sessions, in no particular
+// order, then those that have been free for a while (p_linger), then up to p_fresh others, in these two groups the one that became
+// ready first (ready_at, along the index claim_free). Which of the claimed ones is sent next is decided by addStarts of package
+// dispatch. Keys are ordered, never
 // messages of several keys; of a key, exchange (queue.sql) delivers the lowest number (head).
 //
 // What becomes of a message is decided by dispatch/rule.go. record_results writes it to the row of the message, and exchange what

@@ -184,7 +184,7 @@ func TestCatchUp(t *testing.T) {
 	}{
 		"last write changed something": {within: ample},
 		"last write changed nothing":   {after: "DEL none", within: ample, copies: true},
-		"no time for a copy":           {after: "DEL none", within: 400 * time.Millisecond, fails: "a full copy did not end in time"},
+		"no time for a copy":           {after: "DEL none", within: 400 * time.Millisecond, fails: "--timeout"},
 		"folder cannot be read":        {folder: "/nowhere", within: ample, fails: "--node-data"},
 	} {
 		t.Run(name, func(t *testing.T) {

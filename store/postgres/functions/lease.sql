@@ -57,7 +57,7 @@ DECLARE
     v_reason text;
 BEGIN
     PERFORM {{rules}}.configure_statement(p_lock_timeout_ms);
-    -- A connection gets here rarely, and each statement would be planned anew the first five times.
+    -- A connection gets here rarely, and each statement would be planned again the first five times.
     PERFORM set_config('plan_cache_mode', 'force_generic_plan', true);
     -- The first pass takes no lock: most requests for a lease that was held end there. The
     -- second pass locks and decides.
