@@ -94,6 +94,8 @@ func removeThings(t *testing.T, s *stage, p *webtest.Page) {
 	s.do("POST", "/v1/queues", `{"queue":"spare"}`, nil)
 	s.do("POST", "/v1/queues/spare/messages?key=k&id=m", "x", nil)
 	p.Eval(`{ location.hash = '#/queues'; }`, nil)
+	// The window tells of what the page knew when it was opened.
+	p.Until(`document.querySelector('.queue:has([aria-label="Remove spare"]) dd').textContent === '1'`)
 	p.Click(`[aria-label="Remove spare"]`, "")
 	p.Until(`document.querySelector('#act-text').textContent.includes('1 message')`)
 	p.Fill("#act-field-messages", "1")
