@@ -135,10 +135,23 @@ func (s *Store) broke() {
 	s.waits.drop()
 }
 
+// demoted is called when a connection was one to a replica. Those made before may be to the same server, and none may be
+// used once it is the master again: the next calls dial, and look whether what is there now wrote the data.
+func (s *Store) demoted() {
+	s.heart.retire()
+	s.rest.retire()
+	s.waits.retire()
+}
+
 // arrive runs on every new connection. It makes sure that what the Sentinels call
 // the master is one, and that data which another server, or an earlier life of
 // this one, may have lost is noticed before anything is given away.
 func (s *Store) arrive(c *connection) error {
+	defer func() {
+		if c.readOnly {
+			s.demoted()
+		}
+	}()
 	if err := c.authenticate(s.target.user, s.target.password); err != nil {
 		return err
 	}
@@ -156,7 +169,7 @@ func (s *Store) arrive(c *connection) error {
 			return errors.New("the Sentinels still name a server that is a replica")
 		}
 	}
-	text, err := c.do("INFO", "server")
+	text, err := c.do("INFO")
 	if r, ok := errors.AsType[refusal](err); ok && strings.HasPrefix(string(r), "NOPERM") {
 		return nil // Inspect warns
 	}
@@ -165,13 +178,16 @@ func (s *Store) arrive(c *connection) error {
 	}
 	about, _ := text.(string)
 	info := parseInfo(about)
+	if info["role"] == "slave" {
+		c.readOnly = true // the script need not write, and so need not be refused
+	}
 	// The server subtracts two times of which each was cut to a second, so that
 	// it may say 1 a moment after it was started.
 	uptime, _ := strconv.ParseInt(info["uptime_in_seconds"], 10, 64)
 	age := max(0, uptime-1) * int64(time.Second/time.Microsecond)
 	var sent bool
 	_, err = s.scripts["arrive"].call(c, &sent, []string{s.root + "server"}, []any{s.skew().Microseconds(), info["run_id"], age})
-	if err != nil && strings.Contains(err.Error(), "READONLY") {
+	if r, ok := errors.AsType[refusal](err); ok && r.has("READONLY") {
 		return nil // a replica can at least be looked at
 	}
 	return err

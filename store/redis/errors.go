@@ -3,7 +3,6 @@ package redis
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/understudy-ha/understudy/lease"
 )
@@ -34,8 +33,7 @@ var refusals = []struct{ code, advice string }{
 func failure(err error, applied bool) error {
 	if answer, ok := errors.AsType[refusal](err); ok {
 		for _, r := range refusals {
-			// Before version 7 an error inside a script is quoted with a dash.
-			if strings.HasPrefix(string(answer), r.code) || strings.Contains(string(answer), "-"+r.code+" ") {
+			if answer.has(r.code) {
 				return fmt.Errorf("%w: %s: %w", lease.ErrUnavailable, r.advice, err)
 			}
 		}

@@ -95,8 +95,7 @@ func Open(ctx context.Context, cfg Config) (store.Store, error) {
 		s.keep = defaultKeepEvents
 	}
 	s.dialer = &dialer{target: t, log: s.log}
-	s.heart, s.rest = newPool(heartLines, s.connect, s.broke), newPool(restLines, s.connect, s.broke)
-	s.waits = newPool(waitLines, s.connect, s.broke)
+	s.heart, s.rest, s.waits = s.newPool(heartLines), s.newPool(restLines), s.newPool(waitLines)
 	if err := s.check(ctx, cfg.NoMigrate); err != nil {
 		_ = s.Close()
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,6 +25,11 @@ var errAnswer = errors.New("the answer is not one of a Redis server")
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
+
+// has reports whether it is of this code. Before version 7 an error inside a script is quoted with a dash.
+func (r refusal) has(code string) bool {
+	return strings.HasPrefix(string(r), code) || strings.Contains(string(r), "-"+code+" ")
+}
 
 // command is a request, and its answer once it came.
 type command struct {
@@ -49,6 +55,10 @@ type connection struct {
 	conn   net.Conn
 	in     *bufio.Reader
 	broken error // why it can be used no more
+	// readOnly: the server is a replica. Its name may lead to another server by now, and if it becomes the master again it
+	// may lack what that one acknowledged: the next call dials.
+	readOnly bool
+	era      int // of the pool when it was dialled
 }
 
 func newConnection(conn net.Conn) *connection {
@@ -81,6 +91,9 @@ func (w *connection) exchange(all ...*command) error {
 			return err
 		}
 		c.reply = reply
+		if r, ok := reply.(refusal); ok && (r.has("READONLY") || r.has("MASTERDOWN")) {
+			w.readOnly = true
+		}
 	}
 	if err := <-sent; err != nil {
 		w.broken = err
@@ -130,18 +143,21 @@ func plainReply(r resp.Reply) any {
 // pool lends a bounded number of connections, the one that came back last
 // first.
 type pool struct {
-	dial   func(context.Context) (*connection, error)
-	broke  func() // told when a connection broke by itself
-	places chan struct{}
+	dial  func(context.Context) (*connection, error)
+	broke func() // told when a connection broke by itself
+	// demoted is told when a connection turned out to be one to a replica.
+	demoted func()
+	places  chan struct{}
 
 	mu     sync.Mutex
 	idle   []*connection
 	used   map[*connection]struct{}
+	era    int // counts the calls of retire
 	closed bool
 }
 
-func newPool(n int, dial func(context.Context) (*connection, error), broke func()) *pool {
-	return &pool{dial: dial, broke: broke, places: make(chan struct{}, n), used: map[*connection]struct{}{}}
+func (s *Store) newPool(n int) *pool {
+	return &pool{dial: s.connect, broke: s.broke, demoted: s.demoted, places: make(chan struct{}, n), used: map[*connection]struct{}{}}
 }
 
 // use lends a connection to f, and cuts it when ctx ends before f returns.
@@ -182,12 +198,16 @@ func (p *pool) take(ctx context.Context) (*connection, error) {
 		w.broken = net.ErrClosed
 		p.put(w, false)
 	}
+	p.mu.Lock()
+	era := p.era // before it is dialled: what the name led to may be demoted meanwhile
+	p.mu.Unlock()
 	w, err := p.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	w.era = era
 	if p.closed {
 		_ = w.conn.Close()
 		return nil, errors.New("the store is closed")
@@ -210,21 +230,33 @@ func (p *pool) takeIdle() *connection {
 }
 
 // put takes a connection back. One that broke by itself says that the others may
-// be dead too.
+// be dead too, and one to a replica that they may be to the same.
 func (p *pool) put(w *connection, cancelled bool) {
 	p.mu.Lock()
 	delete(p.used, w)
 	closed := p.closed
-	if w.broken == nil && !closed {
+	if w.broken == nil && !w.readOnly && w.era == p.era && !closed {
 		p.idle = append(p.idle, w)
 		p.mu.Unlock()
 		return
 	}
 	p.mu.Unlock()
 	_ = w.conn.Close()
-	if !cancelled && !closed {
+	switch {
+	case closed:
+	case w.readOnly:
+		p.demoted()
+	case w.broken != nil && !cancelled:
 		p.broke()
 	}
+}
+
+// retire is drop, and closes what is in use as soon as it comes back.
+func (p *pool) retire() {
+	p.mu.Lock()
+	p.era++
+	p.mu.Unlock()
+	p.drop()
 }
 
 // drop closes what is not in use.
