@@ -12,7 +12,7 @@ import (
 
 func testList(b *bench) {
 	var want []string
-	for _, name := range []string{"b", "a", "B", "a b", "ä"} {
+	for _, name := range []string{"b", "a", "B", "a b", "ä", "job_1", "job2"} {
 		b.define(name)
 		want = append(want, name)
 	}

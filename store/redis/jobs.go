@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/understudy-ha/understudy/internal/backoff"
@@ -119,7 +120,46 @@ func (j jobs) Get(ctx context.Context, name string) (job.Job, time.Time, error) 
 
 // List implements [job.Store].
 func (j jobs) List(ctx context.Context, q job.Query) (out []job.Job, now time.Time, err error) {
-	answer, err := j.s.run(ctx, j.s.rest, reads, "job_list", j.keys(), q.After, q.DueWithin.Milliseconds(), q.Limit)
+	if q.DueWithin == 0 {
+		return j.rows(ctx, "job_list", q.After, q.Limit)
+	}
+	names, now, err := j.due(ctx, q)
+	// One that was forgotten meanwhile makes room for another: a short page would say that nothing comes after it.
+	for err == nil && len(out) < q.Limit && len(names) > 0 {
+		n := min(len(names), q.Limit-len(out))
+		var some []job.Job
+		some, _, err = j.rows(ctx, "job_read", names[:n]...)
+		out, names = append(out, some...), names[n:]
+	}
+	if err != nil {
+		return nil, now, err
+	}
+	return out, now, nil
+}
+
+// due returns the names of the jobs that q selects, in order, without regard to its limit.
+func (j jobs) due(ctx context.Context, q job.Query) (names []any, now time.Time, err error) {
+	answer, err := j.s.run(ctx, j.s.rest, reads, "job_due", j.keys(), q.DueWithin.Milliseconds())
+	if err != nil {
+		return nil, now, fmt.Errorf("listing jobs: %w", err)
+	}
+	now = answer.time().UTC()
+	var all []string
+	for answer.more() {
+		if name := answer.text(); name > q.After {
+			all = append(all, name)
+		}
+	}
+	slices.Sort(all)
+	for _, name := range all {
+		names = append(names, name)
+	}
+	return names, now, answer.err()
+}
+
+// rows reads jobs with one script.
+func (j jobs) rows(ctx context.Context, script string, args ...any) (out []job.Job, now time.Time, err error) {
+	answer, err := j.s.run(ctx, j.s.rest, reads, script, j.keys(), args...)
 	if err != nil {
 		return nil, now, fmt.Errorf("listing jobs: %w", err)
 	}
