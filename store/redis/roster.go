@@ -16,6 +16,9 @@ const (
 	sessionPage = 500
 )
 
+// forgetChunk is how many dead waiters one step of Forget takes off the list: a few ms.
+const forgetChunk = 200
+
 // Join implements [lease.Roster].
 func (s *Store) Join(ctx context.Context, id lease.ID, session string) (lease.Lease, error) {
 	r, err := s.run(ctx, s.rest, writes, "queue_join", []string{s.queueKey(id), s.sessionKey(session)}, id.Space, id.Key, session)
@@ -103,20 +106,24 @@ func (s *Store) Sessions(ctx context.Context) ([]lease.Session, error) {
 	return out, nil
 }
 
-// Forget implements [lease.Roster].
+// Forget implements [lease.Roster]. Very many that waited, and are dead, are taken off the list in several steps.
 func (s *Store) Forget(ctx context.Context, f lease.ForgetRequest) error {
-	r, err := s.run(ctx, s.rest, writes, "lease_forget", []string{s.leaseKey(f.Lease)},
-		f.Lease.Space, f.Lease.Key, f.Seen.Term, f.Seen.Session, f.Seen.Seq, f.Reason(), s.keep, s.channel)
-	if err != nil {
-		return err
+	for {
+		r, err := s.run(ctx, s.rest, writes, "lease_forget", []string{s.leaseKey(f.Lease)},
+			f.Lease.Space, f.Lease.Key, f.Seen.Term, f.Seen.Session, f.Seen.Seq, f.Reason(), s.keep, s.channel, forgetChunk)
+		if err != nil {
+			return err
+		}
+		switch r.text() {
+		case "more":
+			continue
+		case "never":
+			return fmt.Errorf("%w: %s was never held", lease.ErrNotFound, f.Lease)
+		case "held":
+			return fmt.Errorf("%s: %w", f.Lease, lease.ErrHeld)
+		}
+		return r.err()
 	}
-	switch r.text() {
-	case "never":
-		return fmt.Errorf("%w: %s was never held", lease.ErrNotFound, f.Lease)
-	case "held":
-		return fmt.Errorf("%s: %w", f.Lease, lease.ErrHeld)
-	}
-	return r.err()
 }
 
 // Spaces implements [lease.Roster].

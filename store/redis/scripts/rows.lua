@@ -77,17 +77,20 @@ local function unqueue(space, key, name, id)
   if redis.call('EXISTS', queue_key(name)) == 0 then redis.call('ZREM', queue_index(space), key) end
 end
 
--- The number only spreads the attempts of those who wait: of a long list, no
--- more than the head is looked at, and the rest is taken to live. To a session that
--- waits it is the number of those before it.
+-- The number only spreads the attempts of those who wait: of a long list no more than both ends are looked at, and
+-- the rest is taken to live if anyone there does. To a session that waits it is the number of those before it.
 local function waiting(name, t, viewer)
   local all = viewer and redis.call('ZRANK', queue_key(name), viewer) or redis.call('ZCARD', queue_key(name))
-  local n = math.max(0, all - 128)
-  if all == 0 then return 0 end
-  for _, id in ipairs(redis.call('ZRANGE', queue_key(name), 0, math.min(all, 128) - 1)) do
-    if lives(session(id), t) then n = n + 1 end
+  local n = 0
+  local function look(first, last)
+    for _, id in ipairs(redis.call('ZRANGE', queue_key(name), first, last)) do
+      if lives(session(id), t) then n = n + 1 end
+    end
   end
-  return n
+  if all == 0 then return 0 end
+  look(0, math.min(all, 64) - 1)
+  if all > 64 then look(math.max(64, all - 64), all - 1) end
+  return n > 0 and n + math.max(0, all - 128) or 0
 end
 
 -- show is a lease as the caller's decoder expects it; viewer is the session that sees it, if it may wait.
