@@ -58,7 +58,8 @@
 //   - Anything about a store that loses acknowledged writes (Redis failing over
 //     to a replica that lags, a database restored from a backup) beyond the
 //     term: for up to T there may be two holders, of which the later has the
-//     higher term.
+//     higher term. A Redis master that is replaced while it is cut off may add the
+//     length of the partition: see package store/redis.
 //
 // # How it fails
 //

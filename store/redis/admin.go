@@ -41,7 +41,10 @@ func (s *Store) Inspect(ctx context.Context) (store.Info, error) {
 	if text, ok := found.(string); ok {
 		info.Schema, _ = strconv.Atoi(text)
 	}
-	info.Warnings = append(info.Warnings, server.warnings(s.setting(ctx, "appendfsync"), s.setting(ctx, "min-replicas-to-write"))...)
+	info.Warnings = append(info.Warnings, server.warnings(s.setting(ctx, "appendfsync"))...)
+	if replicas := server["connected_slaves"]; replicas != "" && replicas != "0" {
+		info.Warnings = append(info.Warnings, replicationWarnings(s.setting(ctx, "min-replicas-to-write"), s.setting(ctx, "min-replicas-max-lag"))...)
+	}
 	return info, nil
 }
 
@@ -126,7 +129,7 @@ func (i server) supported() error {
 	return fmt.Errorf("%w: the server is %s; Redis 6.2 or later, or Valkey, is needed", lease.ErrUnavailable, i)
 }
 
-func (i server) warnings(appendfsync, minReplicas string) (out []string) {
+func (i server) warnings(appendfsync string) (out []string) {
 	if len(i) == 0 {
 		return []string{"the server's settings cannot be read: allow this user INFO and CONFIG GET, or check persistence and eviction yourself"}
 	}
@@ -142,12 +145,20 @@ func (i server) warnings(appendfsync, minReplicas string) (out []string) {
 	if i["role"] == "slave" {
 		out = append(out, "the server is a replica: it can only be read; name the master, or use redis+sentinel://")
 	}
-	if replicas := i["connected_slaves"]; replicas != "" && replicas != "0" {
-		advice := ""
-		if minReplicas == "0" {
-			advice = "; min-replicas-to-write 1 narrows this"
-		}
-		out = append(out, "replication is asynchronous: a failover can lose acknowledged acquisitions, and two holders may meet for up to T; check the term wherever effects land"+advice)
+	return out
+}
+
+// replicationWarnings is about a master with replicas, by its two settings: "" if they may not be read.
+func replicationWarnings(minReplicas, maxLag string) []string {
+	out := []string{"replication is asynchronous: a failover can lose acknowledged acquisitions, and two holders may meet for up to T; check the term wherever effects land"}
+	lag, err := strconv.Atoi(maxLag)
+	switch {
+	case minReplicas == "0" || maxLag == "0": // either is off
+		out = append(out, "min-replicas-to-write is off: a master that is replaced while it is cut off still accepts renewals, "+
+			"and two holders may meet for as long as the partition lasts; set min-replicas-to-write 1 and min-replicas-max-lag below T")
+	case err == nil && time.Duration(lag)*time.Second >= lease.DefaultTimeout:
+		out = append(out, fmt.Sprintf("min-replicas-max-lag is %d: a master that is replaced while it is cut off still accepts renewals for about %d s, "+
+			"and two holders may meet for as long; set it below T", lag, lag))
 	}
 	return out
 }

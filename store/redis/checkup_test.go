@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/understudy-ha/understudy/store"
@@ -22,6 +23,25 @@ func TestServerIsJudged(t *testing.T) {
 				if f.Verdict != want || f.Says == "" || (f.Do == "") != (want == store.OK) {
 					t.Errorf("%+v; want %s", f, want)
 				}
+			}
+		})
+	}
+}
+
+func TestReplicationIsJudged(t *testing.T) {
+	for name, c := range map[string]struct{ minReplicas, maxLag, want string }{
+		"may not be read":     {"", "", ""},
+		"off":                 {"0", "10", "as long as the partition lasts; set min-replicas-to-write 1"},
+		"off by the lag":      {"1", "0", "as long as the partition lasts; set min-replicas-to-write 1"},
+		"longer than T":       {"1", "10", "for about 10 s, and two holders may meet for as long; set it below T"},
+		"as long as T":        {"1", "5", "set it below T"},
+		"bounded":             {"1", "4", ""},
+		"bounded by two more": {"2", "1", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := replicationWarnings(c.minReplicas, c.maxLag)
+			if !strings.Contains(got[0], "up to T") || len(got) > 2 || (len(got) == 2) != (c.want != "") || !strings.Contains(got[len(got)-1], c.want) {
+				t.Errorf("%q; want one that says %q", got, c.want)
 			}
 		})
 	}

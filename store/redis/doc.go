@@ -16,8 +16,13 @@
 //   - A failover, by Sentinel or by hand, can lose acquisitions and renewals that
 //     were acknowledged. The lease can then be taken by another: for up to T
 //     there may be two that believe in it, of which the later has the higher
-//     term. Check the term wherever the effects land. Setting
-//     min-replicas-to-write 1 on the server narrows this; it does not end it.
+//     term. Check the term wherever the effects land.
+//   - A master that is replaced while it is cut off accepts renewals from whoever
+//     still reaches it, as long as min-replicas-to-write is 0, the default: the two
+//     then believe in the lease for as long as the partition lasts. With
+//     min-replicas-to-write 1, or more if replicas can be cut off together with the
+//     master, it refuses them min-replicas-max-lag later (10 s by default, and up to
+//     two more). Set that below T, and the two overlap for up to T again.
 //   - A restart with "appendonly yes" and "appendfsync always" loses nothing. With
 //     "appendfsync everysec" it loses up to about two seconds, with the same
 //     consequence as a failover; an interval of two seconds or more is then
@@ -31,7 +36,8 @@
 //     leases when memory is short. [Store.Inspect] warns.
 //
 // Two things keep the harm of a loss small. Every new connection looks whether
-// the server is still the one that wrote the data; if it is not, nothing is given
+// the server is still the one that wrote the data (and all are new once one has
+// led to a replica); if it is not, nothing is given
 // away for one T (of whoever asks; lease.ErrUnavailable says so), so that
 // holders of what was lost stop first. This delays the very first acquisition on a server that was started
 // less than T ago, too. And the number of changes that a renewal returns differs

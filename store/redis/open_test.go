@@ -121,7 +121,7 @@ func TestInspectWarns(t *testing.T) {
 			return err
 		}
 		all := strings.Join(info.Warnings, "\n")
-		for _, want := range []string{"appendonly is off", "allkeys-lru", "asynchronous", "min-replicas-to-write 1"} {
+		for _, want := range []string{"appendonly is off", "allkeys-lru", "asynchronous", "as long as the partition lasts; set min-replicas-to-write 1"} {
 			if !strings.Contains(all, want) {
 				return errors.New("no warning about " + want + " in " + all)
 			}
