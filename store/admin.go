@@ -48,6 +48,8 @@ type Admin interface {
 // Salvaged is what could be copied of a damaged store.
 type Salvaged struct {
 	Tables []SalvagedTable `json:"tables"`
+	// Repairs made rows agree with others that were lost. Without damage there are none.
+	Repairs []SalvageRepair `json:"repairs,omitempty"`
 	// Unreadable is how many bytes of the file the disk could not read.
 	Unreadable int64 `json:"unreadable_bytes"`
 }
@@ -57,4 +59,10 @@ type SalvagedTable struct {
 	Name   string `json:"table"`
 	Rows   int64  `json:"rows"`
 	Damage string `json:"damage,omitempty"`
+}
+
+// SalvageRepair says what was dropped, added or corrected, with the number in front.
+type SalvageRepair struct {
+	Rows int64  `json:"rows"`
+	What string `json:"what"`
 }

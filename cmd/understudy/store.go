@@ -114,6 +114,9 @@ func (a *app) storeSalvage(ctx context.Context, to string) error {
 			fmt.Fprintf(a.stdout, "%s  %d rows copied, others could not be read: %s\n", t.Name, t.Rows, termtext.Text(t.Damage))
 		}
 	}
+	for _, r := range out.Repairs {
+		fmt.Fprintf(a.stdout, "%d %s\n", r.Rows, r.What)
+	}
 	if out.Unreadable > 0 {
 		fmt.Fprintf(a.stdout, "the disk could not read %d bytes of the file\n", out.Unreadable)
 	}

@@ -28,10 +28,15 @@ FROM pragma_table_list t WHERE t.schema = 'main' AND t.type = 'table' AND t.name
 	salvageTriggers  = "SELECT name, sql FROM sqlite_schema WHERE type = 'trigger' AND tbl_name LIKE 'understudy%'"
 	salvageSequences = "SELECT name, seq FROM sqlite_sequence"
 	raiseSequence    = "UPDATE sqlite_sequence SET seq = max(seq, ?2) WHERE name = ?1"
+
+	// A table of which no row was copied has no sequence yet.
+	addSequence = `
+INSERT INTO sqlite_sequence (name, seq) SELECT ?1, ?2
+WHERE EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1) AND NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = ?1)`
 )
 
 // Salvage copies what can be read of a damaged file into a new one: tables as a whole, or their rows before, between and after
-// what is damaged. The damaged file, of which a copy is read, stays as it is. It returns [lease.ErrDamaged] if nothing can be
+// what is damaged, and makes them agree: see [repairs]. The damaged file, of which a copy is read, stays as it is. It returns [lease.ErrDamaged] if nothing can be
 // read, [store.ErrSchema] if another version of the schema is in the file, and [lease.ErrInvalid] if the new one exists.
 func Salvage(ctx context.Context, from, to string) (out store.Salvaged, err error) {
 	if missing(from) {
@@ -153,6 +158,9 @@ func salvageInto(ctx context.Context, damaged, saved *Store, out *store.Salvaged
 		out.Tables = append(out.Tables, rows)
 	}
 	copySequences(ctx, in, tx)
+	if err := repairCopy(ctx, tx, out); err != nil {
+		return failed("repairing the new file", err)
+	}
 	for _, text := range putBack {
 		if _, err := tx.ExecContext(ctx, text); err != nil {
 			return failed("preparing the new file", err)
@@ -202,6 +210,7 @@ func copySequences(ctx context.Context, in *sql.Conn, tx *sql.Tx) {
 		var seq int64
 		if rows.Scan(&name, &seq) == nil {
 			_, _ = tx.ExecContext(ctx, raiseSequence, name, seq)
+			_, _ = tx.ExecContext(ctx, addSequence, name, seq)
 		}
 	}
 }

@@ -91,7 +91,7 @@ func TestSalvageWhole(t *testing.T) {
 	path, n := filled(t)
 	to := filepath.Join(t.TempDir(), "saved.db")
 	out, err := Salvage(t.Context(), path, to)
-	if err != nil || len(out.Tables) < 20 || out.Unreadable != 0 {
+	if err != nil || len(out.Tables) < 20 || len(out.Repairs) != 0 || out.Unreadable != 0 {
 		t.Fatalf("%+v, %v", out, err)
 	}
 	for _, table := range out.Tables {
