@@ -52,13 +52,17 @@ func (m *monitors) RegisterMember(ctx context.Context, n monitor.Member) error {
 			return err
 		}
 	}
-	var lives bool
-	err := m.db.rowReadCommitted(ctx, "SELECT {{rules}}.monitor_register_member($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)", func(r pgx.Row) error { return r.Scan(&lives) },
-		clean(n.Session), clean(n.Instance.ID), clean(n.Instance.Name), clean(n.Instance.Address), int32(n.Process), clean(n.Host), clean(n.Service), n.Active, int32(n.Partitions), sinks, lockTimeout{})
+	var lives *bool
+	var err error
+	for err == nil && lives == nil { // it deletes in portions what an interrupted removal has left of a sink's queue
+		err = m.db.rowReadCommitted(ctx, "SELECT {{rules}}.monitor_register_member($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)", func(r pgx.Row) error { return r.Scan(&lives) },
+			clean(n.Session), clean(n.Instance.ID), clean(n.Instance.Name), clean(n.Instance.Address), int32(n.Process), clean(n.Host), clean(n.Service), n.Active, int32(n.Partitions), sinks,
+			int64(purgedPerCall), lockTimeout{})
+	}
 	switch {
 	case err != nil:
 		return fmt.Errorf("registering member %s: %w", n.Instance.Name, err)
-	case !lives:
+	case !*lives:
 		return fmt.Errorf("session %s: %w", n.Session, lease.ErrLapsed)
 	}
 	return nil

@@ -3,10 +3,13 @@ package postgres_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/understudy-ha/understudy/claim"
 	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/monitor/monitortest"
 )
@@ -28,6 +31,49 @@ func monitorRig(t *testing.T, f freshStore) monitortest.Rig {
 		View: func(t *testing.T, name string) ([]string, [][]string) {
 			return view(t, f.direct, "s1."+name)
 		},
+	}
+}
+
+// TestSinkAfterInterruptedRemoval: the queue of a sink that is configured again is empty, also if a removal was cut short.
+func TestSinkAfterInterruptedRemoval(t *testing.T) {
+	url := realserver.Postgres(t, realserver.PostgresOptions{}).NewDatabase(t)
+	s := open(t, url)
+	me := start(t, s, "a", time.Hour)
+	queue := monitor.SinkQueue("hook")
+	add := func(ids ...string) {
+		t.Helper()
+		var all []dispatch.Message
+		for _, id := range ids {
+			all = append(all, dispatch.Message{Queue: queue, Key: "k", ID: id})
+		}
+		if _, err := s.QueueAdmin().Add(t.Context(), all); err != nil {
+			t.Fatal(err)
+		}
+	}
+	register := func(sinks ...string) {
+		t.Helper()
+		if err := s.Monitor().RegisterMember(t.Context(), monitor.Member{Session: me.ID, Instance: me.Instance, Sinks: sinks}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.QueueAdmin().CreateQueue(t.Context(), queue); err != nil {
+		t.Fatal(err)
+	}
+	add("a", "b", "c")
+	exec(t, url, "DELETE FROM understudy.queue") // as far as a removal gets that is cut short at once
+	register("hook")
+	if left, err := s.QueueAdmin().Messages(t.Context(), dispatch.MessageQuery{Queue: queue}); err != nil || len(left) != 0 {
+		t.Errorf("messages that were removed: %+v, %v", left, err)
+	}
+	add("d")
+	register("hook", "mail") // what is in a queue stays in it
+	held, err := s.Claims().ClaimKeys(t.Context(), claim.ClaimRequest{Space: dispatch.Space(queue), Session: me.ID, Limit: 10, Fresh: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := s.Queue().Exchange(t.Context(), dispatch.Exchange{Queue: queue, Session: me.ID, Begin: held, Window: time.Minute})
+	if err != nil || len(x.Begun) != 1 || x.Begun[0].Seq != 1 || x.Begun[0].ID != "d" {
+		t.Errorf("Exchange = %+v, %v; want the first message", x.Begun, err)
 	}
 }
 

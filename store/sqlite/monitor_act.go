@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
@@ -164,19 +165,44 @@ func (m monitors) RegisterMember(ctx context.Context, n monitor.Member) error {
 	if err != nil || known {
 		return err
 	}
-	return m.write(ctx, "enlisting", func(t *moment) error {
-		if _, err := t.living(n.Session); err != nil {
-			return err
+	for clean := false; err == nil && !clean; {
+		err = m.write(ctx, "enlisting", func(t *moment) (err error) {
+			if _, err = t.living(n.Session); err != nil {
+				return err
+			}
+			if clean, err = t.purgeSinkQueues(n.Sinks); err != nil || !clean {
+				return err
+			}
+			return t.enlist(&n, string(told))
+		})
+	}
+	return err
+}
+
+func (t *moment) enlist(n *monitor.Member, told string) error {
+	_, err := t.exec(putMonitorMember, n.Session, n.Process, n.Host, n.Service, n.Active, n.Partitions, told, t.wall)
+	if err == nil && n.Active {
+		_, err = t.exec(deactivateOthers, n.Session)
+	}
+	if err != nil {
+		return err
+	}
+	return t.register(n.Sinks)
+}
+
+// purgeSinkQueues deletes some of what an interrupted removal left of queues that are about to be made, as CreateQueue does,
+// and reports whether nothing is left.
+func (t *moment) purgeSinkQueues(sinks []string) (clean bool, err error) {
+	for _, sink := range sinks {
+		clean, queue := true, monitor.SinkQueue(sink)
+		if err = t.requireQueue(queue); errors.Is(err, dispatch.ErrNoQueue) {
+			clean, err = t.purge(queue)
 		}
-		_, err := t.exec(putMonitorMember, n.Session, n.Process, n.Host, n.Service, n.Active, n.Partitions, string(told), t.wall)
-		if err == nil && n.Active {
-			_, err = t.exec(deactivateOthers, n.Session)
+		if err != nil || !clean {
+			return false, err
 		}
-		if err != nil {
-			return err
-		}
-		return t.register(n.Sinks)
-	})
+	}
+	return true, nil
 }
 
 // enlisted reports whether the member is known as it is, and its sinks are.

@@ -1,13 +1,18 @@
 package sqlite_test
 
 import (
+	"context"
 	"database/sql"
+	"errors"
+	"fmt"
 	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/understudy-ha/understudy/claim"
 	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/monitor/monitortest"
 	"github.com/understudy-ha/understudy/store/sqlite"
@@ -70,6 +75,64 @@ func monitorRig(t *testing.T) monitortest.Rig {
 		Sessions: s,
 		History:  s,
 		View:     func(t *testing.T, name string) ([]string, [][]string) { return view(t, path, name) },
+	}
+}
+
+// TestSinkAfterInterruptedRemoval: the queue of a sink that is configured again is empty, also if a removal was cut short.
+func TestSinkAfterInterruptedRemoval(t *testing.T) {
+	const messages = 600
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	left := -1 // transactions that begin before the removal is cut short
+	path := filepath.Join(t.TempDir(), "store.db")
+	s := open(t, sqlite.Config{Path: path, Wall: func() time.Time {
+		if left--; left == 0 {
+			cancel()
+		}
+		return time.Now()
+	}})
+	me := session(t, s, "me", patient)
+	queue := monitor.SinkQueue("hook")
+	if err := s.QueueAdmin().CreateQueue(t.Context(), queue); err != nil {
+		t.Fatal(err)
+	}
+	var all []dispatch.Message
+	for i := range messages {
+		all = append(all, dispatch.Message{Queue: queue, Key: fmt.Sprint("k", i%3), ID: fmt.Sprint(i)})
+	}
+	if _, err := s.QueueAdmin().Add(t.Context(), all); err != nil {
+		t.Fatal(err)
+	}
+	left = 2 // that of the queue, and one of what is in it
+	if err := s.QueueAdmin().RemoveQueue(ctx, queue, messages, "test"); !errors.Is(err, lease.ErrUnavailable) {
+		t.Fatalf("RemoveQueue = %v, want ErrUnavailable", err)
+	}
+	if n := count(t, path, "understudy_batch"); n == 0 || n == messages {
+		t.Fatalf("%d messages are left of %d", n, messages)
+	}
+	register := func(sinks ...string) {
+		t.Helper()
+		if err := s.Monitor().RegisterMember(t.Context(), monitor.Member{Session: me.ID, Sinks: sinks}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	register("hook")
+	for _, table := range []string{"understudy_batch", "understudy_payload", "understudy_claim"} {
+		if n := count(t, path, table); n != 0 {
+			t.Errorf("%d rows are left of %s", n, table)
+		}
+	}
+	if _, err := s.QueueAdmin().Add(t.Context(), all[:1]); err != nil {
+		t.Fatal(err)
+	}
+	register("hook", "mail") // what is in a queue stays in it
+	held, err := s.Claims().ClaimKeys(t.Context(), claim.ClaimRequest{Space: dispatch.Space(queue), Session: me.ID, Limit: 10, Fresh: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := s.Queue().Exchange(t.Context(), dispatch.Exchange{Queue: queue, Session: me.ID, Begin: held, Window: time.Minute})
+	if err != nil || len(x.Begun) != 1 || x.Begun[0].Seq != 1 {
+		t.Errorf("Exchange = %+v, %v; want the first message", x.Begun, err)
 	}
 }
 

@@ -105,17 +105,27 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Makes an instance known whose session lives, and its sinks with their queues. False: it does not live.
+-- Makes an instance known whose session lives, and its sinks with their queues. False: it does not live. Null: some of what an
+-- interrupted removal left of such a queue was deleted, and nothing else is done yet.
 CREATE FUNCTION {{rules}}.monitor_register_member(p_session text, p_instance text, p_name text, p_address text, p_process integer, p_host text, p_service text,
-    p_active boolean, p_partitions integer, p_sinks text[], p_lock_timeout_ms bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+    p_active boolean, p_partitions integer, p_sinks text[], p_purged bigint, p_lock_timeout_ms bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     t timestamptz;
+    v_queue text;
 BEGIN
     PERFORM {{rules}}.monitor_configure_statement(p_lock_timeout_ms);
     t := {{schema}}.clock();
     IF NOT {{rules}}.is_alive(p_session, t) THEN
         RETURN false;
     END IF;
+    -- Before monitor_setting is locked: a purge waits for whoever enqueues there.
+    FOR v_queue IN SELECT DISTINCT 'alarms.' || x.name FROM unnest(p_sinks) x (name)
+        WHERE NOT EXISTS (SELECT FROM {{schema}}.queue q WHERE q.name = 'alarms.' || x.name) ORDER BY 1
+    LOOP
+        IF NOT {{rules}}.purge_queue(v_queue, p_purged, p_lock_timeout_ms) THEN
+            RETURN NULL;
+        END IF;
+    END LOOP;
     IF EXISTS (SELECT FROM unnest(p_sinks) x (name) LEFT JOIN {{schema}}.monitor_sink k ON k.name = x.name WHERE k.name IS NULL) THEN
         PERFORM FROM {{schema}}.monitor_setting s FOR NO KEY UPDATE;
         INSERT INTO {{schema}}.queue (name, made) SELECT DISTINCT 'alarms.' || x.name, t FROM unnest(p_sinks) x (name) ORDER BY 1 ON CONFLICT DO NOTHING;
