@@ -33,6 +33,7 @@ type shardJudge struct {
 	well     time.Time       // since when the primary is well, and a replica is in touch with it
 	wellNode string
 	forced   bool                       // a person had the data changed
+	forcedIn int64                      // the epoch in which a person did so last
 	left     map[string]time.Time       // when the store first had the result of a detachment, by command
 	shown    map[string]map[string]bool // … which of them a host was shown
 	choice   map[string]bool            // … and had been when it made a plan's choice
@@ -86,6 +87,8 @@ func (j *shardJudge) accepted(a shardtest.Accepted) {
 	excuse := h.excused(late)
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	// Who forces a failover says that the old primary is dead. Behind a cut it may live until what others have promised ends.
+	excuse = excuse || j.top == j.forcedIn && late <= j.w.setup.Timing.Timeout
 	epoch := j.open[a.Node]
 	j.result.Writes++
 	switch {
@@ -214,7 +217,7 @@ func (j *shardJudge) decided(v shard.View, row shard.Row, known map[string]bool)
 	p, was := row.Plan, old.Plan
 	if p != nil && p.Force {
 		j.mu.Lock()
-		j.forced = true
+		j.forced, j.forcedIn = true, p.Epoch
 		j.mu.Unlock()
 	}
 	if p != nil && was == nil && p.Kind == shard.Failover && p.Request == "" {

@@ -39,7 +39,7 @@ func TestNoPromisesForOneThatRefusesWrites(t *testing.T) {
 	})
 }
 
-// An operator's force takes a promise back.
+// An operator's force takes a promise back: who forces says that the primary is dead.
 func TestForceGoesBeforePromise(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil).up()
