@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -71,11 +72,12 @@ func makeLocale(t *testing.T, name string) (dir string) {
 	}
 	dir = t.TempDir()
 	source := filepath.Join(dir, "source")
-	text := "comment_char %\nescape_char /\nLC_COLLATE\norder_start forward\n"
+	var text strings.Builder
+	text.WriteString("comment_char %\nescape_char /\nLC_COLLATE\norder_start forward\n")
 	for _, c := range "_aBjob21" {
-		text += fmt.Sprintf("<U%04X>\n", c)
+		text.WriteString(fmt.Sprintf("<U%04X>\n", c))
 	}
-	if err := os.WriteFile(source, []byte(text+"order_end\nEND LC_COLLATE\n"), 0o600); err != nil {
+	if err := os.WriteFile(source, []byte(text.String()+"order_end\nEND LC_COLLATE\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	// It fails for what else a locale has. The server's answer shows whether this one is there.
