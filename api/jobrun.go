@@ -158,8 +158,8 @@ func (s *Server) releaseIdle(ctx context.Context, name, session string, l lease.
 	return s.release(ctx, name, session, l.Term, "nothing was due")
 }
 
-// release releases a job's lease, also for a caller who has gone. That it is not held is no error: it was released when this was first
-// asked, or has lapsed.
+// release releases a job's lease, also for a caller who has gone. One that is not held is no error: it was released before, or has
+// lapsed.
 func (s *Server) release(ctx context.Context, name, session string, term int64, why string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Timeout)
 	defer cancel()
@@ -240,7 +240,7 @@ func (s *Server) endRun(r *http.Request) (out apitype.Job, err error) {
 		err = s.release(ctx, name, body.Session, body.Term, "run "+body.State)
 	}
 	switch {
-	case err != nil: // whoever sends it again finds the result stored
+	case err != nil: // a caller that repeats this is told that the result is stored
 		return out, fmt.Errorf("%w: the result is stored, and not all that follows it: %w", lease.ErrUnknown, err)
 	case late:
 		return out, fmt.Errorf("%w: the run of %s under term %d was ended by another instance; this result is in the history", job.ErrStale, r.PathValue("run"), body.Term)
@@ -248,31 +248,35 @@ func (s *Server) endRun(r *http.Request) (out apitype.Job, err error) {
 	return s.viewJob(ctx, j, now, 5), nil
 }
 
+// errRunLate: a result is for a run that is not on.
+var errRunLate = errors.New("the run is not on")
+
 // finishRun records how a run ended, and that no other can be claimed under its term. It is late if another has ended that run: that is
 // in the history then.
 func (s *Server) finishRun(ctx context.Context, key job.RunKey, term int64, result job.Result) (j job.Job, now time.Time, late bool, err error) {
-	isLate, known := errors.New("it is not on"), false
-	for {
+	record := func(alsoLate bool) {
 		j, err = s.jobs.Change(ctx, key.Job, func(j job.Job, t time.Time) (job.Change, error) {
 			c, err := job.FinishUnwatched(key.Scheduled, term, result)(j, t)
 			run, on := j.RunningUnder(term)
 			now, late = t, !c.Unchanged && !(on && run.Scheduled.Equal(key.Scheduled))
-			if err == nil && late && !known {
-				return c, isLate // unless it was ended by this very result, and others since then
+			if err == nil && late && !alsoLate {
+				err = errRunLate
 			}
 			return c, err
 		})
-		if known || !errors.Is(err, isLate) {
-			return j, now, late, err
-		}
-		known = true
-		runs, err := s.jobs.Runs(ctx, job.RunQuery{Job: key.Job, Before: key.Scheduled.Add(time.Millisecond), Limit: 1})
-		if err != nil {
-			return j, now, late, err
-		}
-		if len(runs) == 1 && runs[0].Scheduled.Equal(key.Scheduled) && runs[0].EndedAs(term, result.State) {
-			j, now, err = s.jobs.Get(ctx, key.Job)
-			return j, now, false, err
-		}
 	}
+	if record(false); !errors.Is(err, errRunLate) {
+		return j, now, late, err
+	}
+	// This very result may have ended it, and others since then.
+	runs, err := s.jobs.Runs(ctx, job.RunQuery{Job: key.Job, Before: key.Scheduled.Add(time.Millisecond), Limit: 1})
+	if err != nil {
+		return j, now, late, err
+	}
+	if len(runs) == 1 && runs[0].Scheduled.Equal(key.Scheduled) && runs[0].EndedAs(term, result.State) {
+		j, now, err = s.jobs.Get(ctx, key.Job)
+		return j, now, false, err
+	}
+	record(true)
+	return j, now, late, err
 }

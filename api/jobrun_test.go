@@ -312,8 +312,8 @@ func TestRunEndsTwice(t *testing.T) {
 	g.end(second, php, "succeeded", "").want(200, "")
 }
 
-// TestResultIsKnownLater: whoever repeats a result, because the answer was lost, is told that it is stored, also if the run was tried
-// again, or others have ended since.
+// TestResultIsKnownLater: a result that is sent again, because its answer was lost, is known, also if the run was tried again or others
+// have ended since.
 func TestResultIsKnownLater(t *testing.T) {
 	g := newJobRig(t)
 	php, perl := g.session("php"), g.session("perl")

@@ -98,7 +98,7 @@ func (s *Server) putLease(w http.ResponseWriter, r *http.Request) error {
 	out := viewLease(l)
 	// Read after the acquisition, it is the last: nobody of an older term can write any more.
 	state, err := s.cfg.Store.ReadState(r.Context(), id)
-	if err != nil { // whoever asks again gets the same lease
+	if err != nil { // a caller that repeats the request gets the same lease
 		return fmt.Errorf("%w: the session holds the lease, and its state could not be read: %w", lease.ErrUnknown, err)
 	}
 	out.State = state.Data

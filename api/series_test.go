@@ -90,7 +90,7 @@ func TestSeriesAreBounded(t *testing.T) {
 	}
 }
 
-// TestSlowReaderOfSeries: whoever does not read the answer does not hold up those who write points.
+// TestSlowReaderOfSeries: a caller that does not read the answer does not hold up the writing of points.
 func TestSlowReaderOfSeries(t *testing.T) {
 	s := newSeries()
 	s.startSlotIfDue(time.Now())

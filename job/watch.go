@@ -108,7 +108,7 @@ func (w *alarmWatcher) start(ctx, waits context.Context, j Job) {
 	if j.Alarm.Tries > 0 {
 		places = w.again
 	}
-	if !take(waits, places) {
+	if !takePlace(waits, places) {
 		w.setBusy(j.Name, false)
 		return
 	}
@@ -119,8 +119,8 @@ func (w *alarmWatcher) start(ctx, waits context.Context, j Job) {
 	})
 }
 
-// take takes a free place at once, and otherwise the first that becomes free before ctx ends.
-func take(ctx context.Context, places chan struct{}) bool {
+// takePlace takes a free place at once, and otherwise the first that becomes free before ctx ends.
+func takePlace(ctx context.Context, places chan struct{}) bool {
 	select {
 	case places <- struct{}{}:
 		return true

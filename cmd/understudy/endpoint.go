@@ -53,8 +53,8 @@ func tokenIn(file string) (string, error) {
 	return settings.ReadSecret("--token-file", file)
 }
 
-// openStore tries once to open the store; openPatiently goes on trying. It does not make a file that is missing, whose path may be mistyped, unless the command
-// sets mayCreate. openPatiently, for what runs for long, makes it.
+// openStore tries once to open the store. It does not make a file that is missing, whose path may be mistyped, unless the command
+// sets mayCreate. openPatiently, for what runs for long, goes on trying, and makes it.
 func (a *app) openStore(ctx context.Context) (store.Store, error) {
 	if err := a.needStore(); err != nil {
 		return nil, err

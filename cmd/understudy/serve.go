@@ -37,8 +37,8 @@ A flag goes before the environment (UNDERSTUDY_LISTEN and so on), and that befor
 
 SIGINT and SIGTERM stop it: the programs first, then the roles and keys are released. SIGHUP reads the file
 again: certificate, token, log level, roles that are new or gone, the monitor's checks and the
-cache's peers change at once; of
-everything else the log says that it waits for a restart. A file with a mistake changes nothing.`,
+cache's peers change at once; of everything else the log says that it waits for a restart. A file with
+a mistake changes nothing.`,
 		Example: `  understudy serve
   understudy serve -c /etc/understudy.yaml
   understudy serve --store postgres://db/app --listen 127.0.0.1:9000`,

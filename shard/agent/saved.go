@@ -72,14 +72,13 @@ func (s *saver) save(write func() error) {
 	s.background(workSaveState, s.cfg.storeTimeout(), func(context.Context) func() {
 		err := write()
 		return func() {
-			now := s.now()
-			if err != nil {
-				s.retryAt = now + s.cfg.Timing.Interval/4
-			}
-			switch {
-			case err == nil:
+			if err == nil {
 				s.limiter.end()
-			case s.limiter.shouldLog("data folder", now):
+				return
+			}
+			now := s.now()
+			s.retryAt = now + s.cfg.Timing.Interval/4
+			if s.limiter.shouldLog("data folder", now) {
 				s.log.Error("data folder cannot be written", "err", err)
 			}
 		}

@@ -72,8 +72,8 @@
 // renew and acquire in entry/lease.sql.
 //
 // A takeover is decided by acquire (lease.sql), in up to two passes. The first takes no lock; most requests end there,
-// with any verdict but a new term. It is left out for a lease that the contender has seen free. The second locks the lease and both sessions (only the own one where the contender
-// saw none), and is the only one that writes. Each reads the clock, and gives the first verdict that fits:
+// with any verdict but a new term. It is left out for a lease that the contender has seen free. The second
+// locks the lease and both sessions (only the own one where the contender saw none), and is the only one that writes. Each reads the clock, and gives the first verdict that fits:
 //
 //	no_session  the contender's own session has lapsed
 //	taken       its session holds the lease already
@@ -97,8 +97,7 @@
 // Which ready key is claimed next is decided by claim_keys (claims.sql): those of lapsed sessions, in no particular
 // order, then those that have been free for a while (p_linger), then up to p_fresh others, in these two groups the one that became
 // ready first (ready_at, along the index claim_free). Which of the claimed ones is sent next is decided by addStarts of package
-// dispatch. Keys are ordered, never
-// messages of several keys; of a key, exchange (queue.sql) delivers the lowest number (head).
+// dispatch. Keys are ordered, never messages of several keys; of a key, exchange (queue.sql) delivers the lowest number (head).
 //
 // What becomes of a message is decided by dispatch/rule.go. record_results writes it to the row of the message, and exchange what
 // follows for the key: its ready_at and blocked (queue.sql). An operator's action is decided in apply_to_unfinished and

@@ -36,7 +36,7 @@ func TestDemotedMaster(t *testing.T) {
 	}
 }
 
-// A master is demoted, and promoted again without what the other one acknowledged meanwhile: whoever looked at it in between
+// A master is demoted, and promoted again without what the other one acknowledged meanwhile: a client that looked at it in between
 // may not be given what another holds.
 func TestPromotedAgain(t *testing.T) {
 	for _, known := range []bool{true, false} {
