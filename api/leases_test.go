@@ -385,10 +385,12 @@ func TestWaitEndsWithTheCallerAndTheServer(t *testing.T) {
 	})
 }
 
-// vanishing is a store during whose acquisitions the caller goes away.
+// vanishing is a store during whose acquisitions the caller, or the server, goes away.
 type vanishing struct {
 	*memory.Store
 	leave context.CancelFunc
+	lost  bool // the answer to an acquisition is lost
+	away  bool // leases cannot be read
 }
 
 func (v *vanishing) Acquire(ctx context.Context, c lease.Expectation) (lease.Lease, error) {
@@ -396,7 +398,18 @@ func (v *vanishing) Acquire(ctx context.Context, c lease.Expectation) (lease.Lea
 	if err == nil && v.leave != nil {
 		v.leave()
 	}
+	if err == nil && v.lost {
+		<-ctx.Done()
+		return lease.Lease{}, fmt.Errorf("%w: %w", lease.ErrUnknown, context.Cause(ctx))
+	}
 	return l, err
+}
+
+func (v *vanishing) Get(ctx context.Context, id lease.ID) (lease.Lease, error) {
+	if v.away {
+		return lease.Lease{}, lease.ErrUnavailable
+	}
+	return v.Store.Get(ctx, id)
 }
 
 // TestWhoAsksAgainKeepsTheLease: a caller goes while its wait succeeds, and asks again at once. What it is told then stays so.
@@ -425,6 +438,36 @@ func TestWhoAsksAgainKeepsTheLease(t *testing.T) {
 			t.Errorf("the lease is %+v; who asked again was told that it holds term %d", now, again.Term)
 		}
 	})
+}
+
+// TestServerStopsDuringTheAcquisition: the lease is the waiting session's, though the answer that said so is lost. It is told so, or that it is
+// not known; "stopping" would say that nothing was done.
+func TestServerStopsDuringTheAcquisition(t *testing.T) {
+	for _, away := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			st := &vanishing{Store: memory.New(nil)}
+			g := &rig{t: t, store: st.Store}
+			g.s = start(t, Config{Store: st, Clock: bubbleClock{time.Now().Add(-time.Hour)}})
+			one, two := g.session("one"), g.session("two")
+			defer g.renewals(two)()
+			var l apitype.Lease
+			g.put(one).into(&l)
+			st.lost, st.leave = true, func() { st.away = away; g.s.stop() }
+			go func() {
+				time.Sleep(time.Second)
+				g.do("DELETE", "/v1/leases/role/billing", fmt.Sprintf(`{"session":%q,"term":%d}`, one, l.Term)).want(204, "")
+			}()
+			a := g.do("PUT", "/v1/leases/role/billing?wait=10s", `{"session":"`+two+`"}`)
+			if away {
+				a.want(504, "unknown_outcome")
+				return
+			}
+			a.want(200, "")
+			if a.into(&l); l.Term != g.get().Term || l.Holder == nil || l.Holder.Name != "two" {
+				t.Errorf("told %+v", l)
+			}
+		})
+	}
 }
 
 // TestAcquiredAndNotTold: an error after the acquisition does not say that nothing was done.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
@@ -194,11 +193,7 @@ func (t *moment) enlist(n *monitor.Member, told string) error {
 // and reports whether nothing is left.
 func (t *moment) purgeSinkQueues(sinks []string) (clean bool, err error) {
 	for _, sink := range sinks {
-		clean, queue := true, monitor.SinkQueue(sink)
-		if err = t.requireQueue(queue); errors.Is(err, dispatch.ErrNoQueue) {
-			clean, err = t.purge(queue)
-		}
-		if err != nil || !clean {
+		if clean, err = t.purge(monitor.SinkQueue(sink)); err != nil || !clean {
 			return false, err
 		}
 	}

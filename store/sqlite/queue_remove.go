@@ -33,10 +33,6 @@ func (s queueAdmin) CreateQueue(ctx context.Context, name string) error {
 	}
 	for clean := false; ; {
 		err := s.write(ctx, "making a queue", func(t *txn) (err error) {
-			if t.requireQueue(name) == nil {
-				clean = true // what is in it belongs to it
-				return nil
-			}
 			// A removal may have been interrupted.
 			if clean, err = t.purge(name); err == nil && clean {
 				_, err = t.exec(makeQueue, name, t.wall)
@@ -84,9 +80,6 @@ func (s queueAdmin) RemoveQueue(ctx context.Context, name string, messages int64
 	}
 	for clean := false; !clean; {
 		err := s.write(ctx, "removing a queue", func(t *txn) (err error) {
-			if clean = t.requireQueue(name) == nil; clean {
-				return nil // somebody has made it again
-			}
 			clean, err = t.purge(name)
 			return err
 		})
@@ -97,8 +90,12 @@ func (s queueAdmin) RemoveQueue(ctx context.Context, name string, messages int64
 	return removed
 }
 
-// purge deletes some of what was in a queue that is gone, and reports whether nothing is left.
+// purge deletes some of what was in a queue that is gone, and reports whether nothing is left. A queue that somebody has made
+// again meanwhile keeps what is in it.
 func (t *txn) purge(name string) (clean bool, err error) {
+	if err := t.requireQueue(name); !errors.Is(err, dispatch.ErrNoQueue) {
+		return err == nil, err
+	}
 	deleted, through, err := t.drop(name, anyBatch, name, pruneAtOnce)
 	if err != nil || !through || deleted > 0 {
 		return false, err
