@@ -8,10 +8,12 @@ import (
 
 // Feed follows a [Log]. It allows for events that become visible late: ids that
 // were skipped are asked for again until they are older than any statement that
-// could still bring them.
+// could still bring them. And it notices a log that was set back, as by a failover to a copy that lagged, whose ids come again.
 type Feed struct {
 	log  Log
 	gaps gaps
+	// last is the event with the largest id that was seen, which every reading has to find as it was; 0 is none.
+	last Event
 }
 
 // lateness is longer than any statement that writes an event may take.
@@ -20,16 +22,20 @@ const lateness = 30 * time.Second
 // maxGaps bounds what a feed remembers; the oldest gaps are given up first.
 const maxGaps = 10_000
 
-// NewFeed follows the log from after the given id.
+// clocksDiffer is more than the wall clocks of a store and of the copy that replaces it may differ by.
+const clocksDiffer = time.Minute
+
+// NewFeed follows the log from after the given id, which is 0 or that of an event.
 func NewFeed(log Log, after int64) *Feed {
-	return &Feed{log: log, gaps: gaps{next: after + 1, missing: map[int64]time.Time{}}}
+	return &Feed{log: log, gaps: newGaps(after), last: Event{ID: after}}
 }
 
 // Next returns the events that have appeared since the last call, oldest id
-// first, and none when there are none. Each is returned once.
+// first, and none when there are none. Each is returned once; of a log that was set back, those of the last minute before that too.
 func (f *Feed) Next(ctx context.Context) ([]Event, error) {
 	var out []Event
-	q := Query{After: f.gaps.floor(time.Now())}
+	last, found := f.last, f.last.ID == 0
+	q := Query{After: max(0, min(f.gaps.floor(time.Now()), last.ID-1))}
 	for {
 		page, err := f.log.Read(ctx, q)
 		if err != nil && len(out) > 0 {
@@ -40,14 +46,64 @@ func (f *Feed) Next(ctx context.Context) ([]Event, error) {
 		}
 		for _, e := range page {
 			q.After = e.ID
+			if e.ID == last.ID && (last.At.IsZero() || e.At.Equal(last.At)) {
+				found, f.last = true, e
+			}
+			if e.ID >= last.ID && !found {
+				return f.resume(ctx, out, true)
+			}
 			if f.gaps.take(e.ID, time.Now()) {
 				out = append(out, e)
 			}
+			if e.ID > f.last.ID {
+				f.last = e
+			}
 		}
 		if len(page) < MaxRead {
+			if !found {
+				return f.resume(ctx, out, false)
+			}
 			return out, nil
 		}
 	}
+}
+
+// resume goes on in a log that has the last event no more, or another with its id. It was trimmed, and the events that follow are new, or it
+// was set back: the copy may lack more than that event, and has given ids again. Only the time tells then which events are new.
+func (f *Feed) resume(ctx context.Context, out []Event, follow bool) ([]Event, error) {
+	older, err := f.log.Read(ctx, Query{Before: f.last.ID + 1, Limit: 1})
+	if err == nil && (len(older) > 0 || !follow) {
+		err = f.rewind(ctx)
+	}
+	if err == nil {
+		f.last = Event{}
+		var more []Event
+		more, err = f.Next(ctx)
+		out = append(out, more...)
+	}
+	if len(out) > 0 {
+		return out, nil // the next call meets the error again
+	}
+	return nil, err
+}
+
+// rewind makes all events new that may be younger than the last one that was seen.
+func (f *Feed) rewind(ctx context.Context) error {
+	newest, err := f.log.Read(ctx, Query{Newest: true})
+	if err != nil {
+		return err
+	}
+	after := int64(0)
+	for i, e := range newest {
+		if i == 0 {
+			after = e.ID - 1
+		}
+		if e.At.Before(f.last.At.Add(-clocksDiffer)) {
+			after = e.ID
+		}
+	}
+	f.gaps = newGaps(after)
+	return nil
 }
 
 // gaps remembers which ids were skipped. It is pure.
@@ -55,6 +111,8 @@ type gaps struct {
 	next    int64               // the smallest id that is larger than every one taken
 	missing map[int64]time.Time // skipped, and when that was noticed
 }
+
+func newGaps(after int64) gaps { return gaps{next: after + 1, missing: map[int64]time.Time{}} }
 
 // floor forgets the gaps that are too old to be filled, and returns the id
 // after which to read.

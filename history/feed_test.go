@@ -28,11 +28,14 @@ func (l *log) Read(_ context.Context, q history.Query) (out []history.Event, err
 		}
 	}
 	for _, e := range l.events {
-		if e.ID > q.After && len(out) < history.MaxRead {
+		if e.ID > q.After && (q.Before == 0 || e.ID < q.Before) {
 			out = append(out, e)
 		}
 	}
-	return out, nil
+	if extra := len(out) - q.PageSize(); extra > 0 && q.Newest {
+		return out[extra:], nil
+	}
+	return out[:min(len(out), q.PageSize())], nil
 }
 
 func (l *log) Append(context.Context, history.Event) error { return nil }
@@ -49,7 +52,7 @@ func (l *log) show(ids ...int64) {
 		if id%10 == 0 {
 			part = "shard"
 		}
-		e := history.Event{ID: id, Part: part, Subject: "s"}
+		e := history.Event{ID: id, At: time.Now(), Part: part, Subject: "s"}
 		l.events = append(l.events[:at], append([]history.Event{e}, l.events[at:]...)...)
 	}
 }
@@ -119,6 +122,57 @@ func TestFeedOfALongLog(t *testing.T) {
 		if l.reads != 1 {
 			t.Errorf("%d reads when nothing is new", l.reads)
 		}
+	})
+}
+
+// TestFeedOfALogThatWasSetBack: a copy that lacks the latest events takes the log's place, and gives their ids again.
+func TestFeedOfALogThatWasSetBack(t *testing.T) {
+	for name, c := range map[string]struct {
+		kept       int // of ten events, one each hour; the feed has seen all, the copy has the first of them
+		again      []int64
+		want, then []int64
+	}{
+		"some ids":          {7, []int64{8, 9}, []int64{8, 9}, []int64{10, 11}},
+		"all, and more":     {7, []int64{8, 9, 10, 11}, []int64{8, 9, 10, 11}, []int64{12}},
+		"the last id":       {9, []int64{10}, []int64{10}, []int64{11}},
+		"none yet":          {7, nil, nil, []int64{8}},
+		"it is empty":       {0, nil, nil, []int64{1, 2}},
+		"it was made again": {0, []int64{1, 2}, []int64{1, 2}, []int64{3}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := &log{}
+				for id := range int64(10) {
+					time.Sleep(time.Hour)
+					l.show(id + 1)
+				}
+				f := history.NewFeed(l, 8)
+				next(t, f, 9, 10)
+				time.Sleep(time.Hour)
+				l.events = l.events[:c.kept]
+				l.show(c.again...)
+				next(t, f, c.want...)
+				next(t, f)
+				l.show(c.then...)
+				next(t, f, c.then...)
+				next(t, f)
+			})
+		})
+	}
+}
+
+// TestFeedOfALogThatWasTrimmed: what follows the last event is new, and nothing else, however much was trimmed.
+func TestFeedOfALogThatWasTrimmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &log{}
+		l.show(1, 2, 3)
+		f := history.NewFeed(l, 0)
+		next(t, f, 1, 2, 3)
+		l.show(4, 5, 6)
+		l.events = l.events[4:]
+		next(t, f, 5, 6)
+		l.show(7)
+		next(t, f, 7)
 	})
 }
 
