@@ -168,7 +168,8 @@ type HeartbeatUpdate struct {
 	// Code is the exit status of a run, 0 without one.
 	Code int
 	// Sent is the sender's time and Seq its sequence number; zero if it did not say. A heartbeat that has a
-	// Sent, and both the same as the last one, is a replay: it is counted, and changes nothing else.
+	// Sent, and both the same as the last one, is a replay: it is counted, and changes nothing else. Nor does an older one
+	// that came late and was merged with it.
 	Sent time.Time
 	Seq  int64
 	// BySender: the heartbeat counts from Sent, but not from before the last one and not from the future.

@@ -27,12 +27,19 @@ func (p *pathBook) blindBetween(after, known time.Time, sure bool) (sum time.Dur
 func (b *sourceBook) lastAcked(by time.Time) *sending {
 	var last *sending
 	for _, n := range b.notes {
-		if !n.again && n.signal != monitor.SignalStart && !n.acked.IsZero() && !n.acked.After(by) && n.sent.After(b.fresh) &&
+		if !n.again && n.signal != monitor.SignalStart && !n.acked.IsZero() && !n.acked.After(by) && n.sent.After(b.fresh) && !b.passesForCopy(n) &&
 			(last == nil || n.sent.After(last.sent)) {
 			last = n
 		}
 	}
 	return last
+}
+
+// passesForCopy tells that a copy of a newer beat was in the same flush.
+func (b *sourceBook) passesForCopy(n *sending) bool {
+	return slices.ContainsFunc(b.notes, func(m *sending) bool {
+		return (m.again || m.copies) && m.acked.Equal(n.acked) && m.own.After(n.own)
+	})
 }
 
 // mayBeat tells that it may have been heard until then, although no beat was acknowledged as new: one was
