@@ -76,7 +76,7 @@ func (d *pendingChange) raise(r Run) {
 		*a = Alarm{ID: hex.EncodeToString(sum[:16]), Raised: d.now, NextTry: d.now}
 		a.blame(r)
 	case !a.Sent && !a.Cleared.IsZero():
-		// The sinks know of neither. What they are told is what is wrong now, under the ID by which a message may be under way.
+		// It is not known that any sink knows of either. What they are told is what is wrong now, under the ID by which a message may be under way.
 		a.Cleared, a.Raised = time.Time{}, d.now
 		a.blame(r)
 	case !a.Cleared.IsZero() && a.Again.State == "":

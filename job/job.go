@@ -102,8 +102,8 @@ func (d Definition) Validate() error {
 	case d.Retries < 0 || d.Retries > MaxRetry:
 		err = fmt.Errorf("%d retries; use 0 to %d", d.Retries, MaxRetry)
 	case d.AlarmURL != "":
-		if u, e := url.Parse(d.AlarmURL); e != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			err = errors.New("the URL for alarms: write it as https://ops.example/hook") // it may be a secret
+		if u, e := url.Parse(d.AlarmURL); e != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != "" {
+			err = errors.New("the URL for alarms: write it as https://ops.example/hook, without a user and without #") // it may be a secret
 		}
 	}
 	if err != nil {

@@ -12,8 +12,12 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// ErrNoSink: nothing gets the alarms of the job.
-var ErrNoSink = errors.New("job: no sink for its alarms")
+var (
+	// ErrNoSink: nothing gets the alarms of the job.
+	ErrNoSink = errors.New("job: no sink for its alarms")
+	// ErrWebhook: the sinks have the alarm, but the webhook of the job alone does not take it.
+	ErrWebhook = errors.New("job: its webhook does not take the alarm")
+)
 
 // AlarmConfig describes how alarms are sent.
 type AlarmConfig struct {
@@ -23,7 +27,8 @@ type AlarmConfig struct {
 	Leases lease.Store
 	// Send brings an alarm to the sinks of its job, and returns nil once they have it, or a queue. a.Cleared is zero while it
 	// stands; if it is not, and a.Sent is, this is about its end. Called for several jobs at a time; a repeated call has the
-	// same a.ID. [ErrNoSink] if there are none. Required.
+	// same a.ID. [ErrNoSink] if there are none, [ErrWebhook] if only the job's own webhook does not have it: at the third try it counts as
+	// sent then, as the sinks would wait with that webhook for what comes next. Required.
 	Send func(ctx context.Context, j Job, a Alarm) error
 	// Clock of this process. Required.
 	Clock lease.Clock
@@ -38,6 +43,8 @@ const (
 	watchEvery  = 5 * time.Second
 	sendTimeout = 20 * time.Second // less than firstPause
 	sendAtOnce  = 8
+	// webhookTries is how often an alarm that the sinks have is sent to the job's own webhook.
+	webhookTries = 3
 )
 
 // WatchAlarms raises the alarms of overdue jobs, and of runs whose instance was the last one, and sends what sinks do not know yet, until ctx ends. Any number of instances do
@@ -170,13 +177,18 @@ func (w *alarmWatcher) attend(ctx context.Context, name string) {
 		if err != nil || a.ID == "" {
 			return // at the next look
 		}
-		if err := w.send(ctx, j, a); err != nil {
+		err = w.send(ctx, j, a)
+		switch {
+		case errors.Is(err, ErrWebhook) && a.Tries >= webhookTries:
+			w.log.Warn("an alarm of a job is given up for its webhook; the sinks have it", "job", name, "reason", a.Reason, "ended", a.Sent, "err", err)
+		case err != nil:
 			if a.Tries == 1 && !errors.Is(err, ErrNoSink) {
 				w.log.Warn("an alarm of a job could not be sent; trying again", "job", name, "reason", a.Reason, "err", err)
 			}
 			return
+		default:
+			w.log.Info("alarm of a job sent", "job", name, "reason", a.Reason, "why", a.Why, "ended", a.Sent)
 		}
-		w.log.Info("alarm of a job sent", "job", name, "reason", a.Reason, "why", a.Why, "ended", a.Sent)
 		// If this is not stored, the alarm is sent again: twice is better than never.
 		if _, err := w.change(ctx, name, MarkSent(a)); err != nil {
 			return

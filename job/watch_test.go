@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -272,6 +273,27 @@ func TestAlarmRetried(t *testing.T) {
 		time.Sleep(time.Hour)
 		if got := to.seen(); len(got) != 2 || got[0][:7] != "raised " || got[1][:6] != "ended " {
 			t.Errorf("%q after %d tries", got, tries.Load())
+		}
+	})
+}
+
+// TestAlarmBesideADeadWebhook: sinks that take alarms get each start and each end, though the job's own webhook takes none.
+func TestAlarmBesideADeadWebhook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New(nil)
+		defined(t, st, "backup", "@daily")
+		var sinks receiver
+		watch(t, st, func(_ context.Context, _ job.Job, a job.Alarm) error {
+			sinks.take(a) // as of the same queue, once or often
+			return fmt.Errorf("%w: 404", job.ErrWebhook)
+		})
+		for _, s := range []job.State{job.Failed, job.Succeeded, job.Failed} {
+			finished(t, st, "backup", s)
+			time.Sleep(10 * time.Minute)
+		}
+		got := slices.Compact(sinks.seen())
+		if len(got) != 3 || got[0][:7] != "raised " || got[1][:6] != "ended " || got[2][:7] != "raised " || got[0] == got[2] {
+			t.Errorf("the sinks got %q", got)
 		}
 	})
 }

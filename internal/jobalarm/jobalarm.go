@@ -22,15 +22,20 @@ func Sender(st store.Store) func(context.Context, job.Job, job.Alarm) error {
 	return func(ctx context.Context, j job.Job, a job.Alarm) error {
 		m := messageOf(j, a)
 		queued, err := enqueue(ctx, st, m)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case j.Definition.AlarmURL != "":
-			return post(ctx, j.Definition.AlarmURL, m, a.Tries)
-		case queued == 0:
-			return job.ErrNoSink
 		}
-		return nil
+		if j.Definition.AlarmURL == "" {
+			if queued == 0 {
+				return job.ErrNoSink
+			}
+			return nil
+		}
+		err = post(ctx, j.Definition.AlarmURL, m, a.Tries)
+		if err != nil && queued > 0 {
+			err = fmt.Errorf("%w: %w", job.ErrWebhook, err)
+		}
+		return err
 	}
 }
 

@@ -51,6 +51,12 @@ func TestToSinks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// A webhook that does not take it beside: that is not the sinks' failure.
+	hook := httptest.NewServer(http.NotFoundHandler())
+	defer hook.Close()
+	if err := send(t.Context(), job.Job{Name: "backup", Definition: job.Definition{AlarmURL: hook.URL}}, raised); !errors.Is(err, job.ErrWebhook) {
+		t.Errorf("a dead webhook beside sinks: %v", err)
+	}
 	for _, q := range []string{"alarms.mail", "alarms.pager"} {
 		messages, err := st.QueueAdmin().Messages(t.Context(), dispatch.MessageQuery{Queue: q})
 		if err != nil || len(messages) != 2 {

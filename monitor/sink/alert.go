@@ -43,7 +43,7 @@ func alerts(m monitor.AlarmMessage, lasts time.Duration, now time.Time) []alert 
 }
 
 // alertLabels are the same for an ONSET and its ABATED, as long as event and source have the
-// same labels and severity: Alertmanager knows an alert by them.
+// same labels and severity: Alertmanager knows an alert by them. Those of a job are of its run, and its end has others: they are annotations.
 func alertLabels(m monitor.AlarmMessage) map[string]string {
 	out := map[string]string{}
 	put := func(name, value string) {
@@ -58,17 +58,24 @@ func alertLabels(m monitor.AlarmMessage) map[string]string {
 		put("group", m.Group)
 		put("group_by", m.GroupBy)
 	}
-	for _, name := range slices.Sorted(maps.Keys(m.Labels)) {
-		if m.Labels[name] == "" {
+	if m.What == "" {
+		addLabels(out, m.Labels)
+	}
+	return out
+}
+
+// addLabels adds labels under names that Alertmanager takes and that are free.
+func addLabels(out, labels map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		if labels[name] == "" {
 			continue
 		}
 		label := labelName(name)
 		for _, taken := out[label]; taken || label == "alertname" || label == "source"; _, taken = out[label] {
 			label = "label_" + label
 		}
-		out[label] = m.Labels[name]
+		out[label] = labels[name]
 	}
-	return out
 }
 
 // labelName makes a name that Prometheus takes: letters, digits and '_', not
@@ -90,6 +97,9 @@ func annotations(m monitor.AlarmMessage) map[string]string {
 	out := map[string]string{"summary": title(m), "description": text(m), "request_id": m.RequestID, "reason": string(m.Reason)}
 	if m.End != monitor.NoTransition {
 		out["end"] = string(m.End)
+	}
+	if m.What != "" {
+		addLabels(out, m.Labels)
 	}
 	return out
 }

@@ -183,6 +183,26 @@ func TestAlertmanager(t *testing.T) {
 	fires(again.Started.Add(time.Hour), "berlin", "edge-17")
 }
 
+// TestAlertmanagerJob: labels of a job's alarm are those of its run and of its definition, which may differ when it ends.
+func TestAlertmanagerJob(t *testing.T) {
+	am := newAlertmanager(t)
+	s := toAlertmanagers(t, am.url)
+	begins, ends := onset(), abated()
+	begins.What, begins.Labels = "has failed", map[string]string{"schedule": "@daily", "exit_code": "3"}
+	ends.What, ends.Labels = "runs again", map[string]string{"schedule": "@hourly"}
+	wants(t, tell(t, s, begins), dispatch.Done)
+	for _, a := range am.kept {
+		if a.Annotations["schedule"] != "@daily" || a.Annotations["exit_code"] != "3" {
+			t.Errorf("annotations %q", a.Annotations)
+		}
+	}
+	am.set(endedAt.Add(time.Second), nil)
+	wants(t, tell(t, s, ends), dispatch.Done)
+	if left := am.firing(endedAt.Add(time.Second)); len(left) > 0 {
+		t.Errorf("%q fires after its end", left)
+	}
+}
+
 // TestAlertmanagerClock: the end of an alert counts whatever the clock there says. Told
 // plainly, one that is behind by a moment would keep the far end instead.
 func TestAlertmanagerClock(t *testing.T) {
