@@ -106,9 +106,13 @@ func (a *app) printJob(j apitype.Job) error {
 		}
 		next = append(next, text)
 	}
+	times := strings.Join(next, ", ")
+	if j.PausedBy != "" && times != "" {
+		times = "if resumed: " + times // until then they are skipped
+	}
 	facts := [][2]string{
 		{"job", j.Name}, {"state", j.State}, {"paused by", j.PausedBy}, {"schedule", j.Schedule},
-		{"next", strings.Join(next, ", ")},
+		{"next", times},
 		{"overlap", j.Overlap}, {"missed", j.Missed}, {"retries", strconv.Itoa(j.Retries)},
 		{"deadline", durationOrBlank(j.DeadlineMS)}, {"jitter", durationOrBlank(j.JitterMS)}, {"added", when(j.Created)},
 	}
