@@ -67,7 +67,7 @@ func (s *Server) Serve(ctx context.Context, packets net.PacketConn, listener net
 	common := func() *dns.Server {
 		return &dns.Server{
 			Handler: dns.HandlerFunc(s.handle), UDPSize: dns.DefaultMsgSize, MaxTCPQueries: maxQueries,
-			ReadTimeout: messageIO, WriteTimeout: messageIO, IdleTimeout: func() time.Duration { return s.cfg.Idle },
+			ReadTimeout: messageIO, IdleTimeout: func() time.Duration { return s.cfg.Idle },
 		}
 	}
 	if packets != nil {
@@ -198,6 +198,20 @@ func (l *limited) Accept() (net.Conn, error) {
 type counted struct {
 	net.Conn
 	leave func()
+}
+
+// Write has a deadline of its own: the library sets none, and one client that does not read would keep Serve from its end. What
+// was written in part ends the connection, or each query that it has sent already would wait as long again.
+func (c *counted) Write(b []byte) (int, error) {
+	err := c.SetWriteDeadline(time.Now().Add(messageIO))
+	if err != nil {
+		return 0, err
+	}
+	n, err := c.Conn.Write(b)
+	if err != nil {
+		_ = c.Close()
+	}
+	return n, err
 }
 
 func (c *counted) Close() error {
