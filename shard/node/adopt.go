@@ -9,7 +9,7 @@ import (
 )
 
 // Adopt watches the process of a node that someone else started, from the id that the
-// node tells of itself, and the address where it was reached; with 0, whatever listens there. It cannot be started by it. The
+// node tells of itself, and the address where it was reached; with 0, the one that listens there. It cannot be started by it. The
 // error wraps [errors.ErrUnsupported] where that is not possible.
 func Adopt(pid int, address string) (shard.Process, error) {
 	if pid == 0 {

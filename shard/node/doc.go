@@ -18,10 +18,11 @@
 // started or adopted, stopped or not.
 //
 // [Adopt] takes a process that someone else started only if that very process
-// listens on the node's port in this network namespace. The number that a node tells of itself
-// may be that of a container, where another process has it here. A process that must not be looked
-// into, as one in a user namespace of its own, is taken if it runs as the user whose socket listens
-// and its title names the port.
+// listens at the node's address in this network namespace. The number that a node tells of itself
+// may be that of a container, where another process has it here. Nodes may share a port at several addresses of the host:
+// for one that does not tell its number Adopt takes the one process that listens at the address, and none if
+// several do. A process that must not be looked into, as one in a user namespace of its own, is taken if it runs as the
+// user whose socket listens and its title names the port.
 //
 // # What it does not promise
 //

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -73,7 +75,12 @@ func nodeConfig(dir, mode string) Config {
 
 func beNode(mode string) {
 	fmt.Println("the node is here", os.Getpid())
+	mode, address, _ := strings.Cut(mode, " ")
 	switch mode {
+	case "listen":
+		_, err := net.Listen("tcp", address)
+		fmt.Println("ready", err)
+		select {}
 	case "fail":
 		os.Exit(3)
 	case "term":
