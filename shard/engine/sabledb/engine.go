@@ -135,14 +135,14 @@ func (n *Node) SetFence(ctx context.Context, f shard.Fence, _ int) error {
 		if err := n.replicaOf(ctx, "NO", "ONE"); err != nil {
 			return err
 		}
-		m := n.memory
-		m.standing, m.detached, m.primary, m.txn = false, false, "", 0
+		n.memory.opened()
 		return nil
 	case shard.Closed:
 		in, err := n.info(ctx, n.act)
 		if err != nil || in.role == shard.Replica {
 			return err
 		}
+		n.memory.closing()
 		return n.detach(ctx, true)
 	}
 	return fmt.Errorf("%w: fence %q", lease.ErrInvalid, f)
@@ -166,6 +166,7 @@ func (n *Node) Pause(ctx context.Context, d time.Duration) error {
 		key := probeKey(n.suffix)
 		n.mu.Unlock()
 		m.acts++
+		m.closing()
 		replies, err := n.act.Do(ctx, []string{"SET", key, "1"}, []string{"DEL", key}, []string{"REPLICAOF", nowhereHost, nowherePort})
 		if err == nil {
 			err = replies[2].Err() // a disk that is full must not keep it open
@@ -173,7 +174,6 @@ func (n *Node) Pause(ctx context.Context, d time.Duration) error {
 		if err != nil {
 			return err
 		}
-		m.standing, m.detached, m.follows = true, true, ""
 	}
 	return fmt.Errorf("%w: SableDB cannot let writes wait", shard.ErrUnsupported)
 }

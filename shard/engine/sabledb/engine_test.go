@@ -326,6 +326,83 @@ func TestFence(t *testing.T) {
 	must(t, p.Pause(t.Context(), 0))
 }
 
+// REPLICAOF is carried out, and its answer comes too late: the node shows as what it is all the same, with what it has. It was
+// a replica once, which the same process had led elsewhere.
+func TestLateAnswer(t *testing.T) {
+	if stand.Real() != "" {
+		t.Skip("it needs the stand-in")
+	}
+	open := func(ctx context.Context, r member) error { return r.SetFence(ctx, shard.Open, 0) }
+	closeFence := func(ctx context.Context, r member) error { return r.SetFence(ctx, shard.Closed, 0) }
+	pause := func(ctx context.Context, r member) error { return r.Pause(ctx, time.Second) }
+	for name, c := range map[string]struct {
+		act        func(ctx context.Context, r member) error
+		lateOpen   bool
+		seenBefore bool // it was probed before it carried the command out
+		role       shard.Role
+	}{
+		"SetFence":            {closeFence, false, false, shard.Primary},
+		"Pause":               {pause, false, false, shard.Primary},
+		"SetFence, seen open": {closeFence, false, true, shard.Replica},
+		"Pause, seen open":    {pause, false, true, shard.Replica},
+		"open":                {open, true, false, shard.Primary},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all := startMembers(t, &stand.Cluster{}, 2)
+			p, r := all[0], all[1]
+			must(t, r.Follow(t.Context(), p.Addr))
+			await(t, r, "in step", inStep)
+			must(t, r.Promote(t.Context()))
+			var before shard.State
+			if !c.lateOpen {
+				must(t, open(t.Context(), r))
+				must(t, r.set(t, "k"))
+				before = probe(t, r)
+			}
+			late(t, r, c.act, func() {
+				if c.seenBefore && probe(t, r).Fence != shard.Open {
+					t.Error("it is shown as closed before it is")
+				}
+			})
+			if c.lateOpen {
+				before = probe(t, r)
+			}
+			must(t, r.SetFence(t.Context(), shard.Closed, 0))
+			s := probe(t, r)
+			if s.Role != c.role || s.Fence != shard.Closed || s.Lineage != before.Lineage || s.Txn < before.Txn || !s.Synced || s.Before != before.Before {
+				t.Errorf("closed: %+v, link %+v, was %+v", s, s.Link, before)
+			}
+		})
+	}
+}
+
+// late calls act, which fails before the node carries out the REPLICAOF in it, and returns once it has.
+func late(t *testing.T, m member, act func(ctx context.Context, m member) error, meanwhile func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	goOn := make(chan struct{})
+	m.Node.Before(func(args []string) {
+		if args[0] == "REPLICAOF" {
+			cancel()
+			<-goOn
+		}
+	})
+	if err := act(ctx, m); !errors.Is(err, context.Canceled) {
+		t.Errorf("without an answer: %v", err)
+	}
+	meanwhile()
+	done := m.Copies()
+	m.Node.Before(nil)
+	close(goOn)
+	for deadline := time.Now().Add(ample); m.Copies() == done; <-time.After(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it is not carried out")
+		}
+	}
+}
+
 // What a node has is known although DBSIZE is old.
 func TestKeys(t *testing.T) {
 	p := startMembers(t, &stand.Cluster{}, 1)[0]

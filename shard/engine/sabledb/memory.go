@@ -36,6 +36,15 @@ type memory struct {
 	missing time.Time // since when the primary answers without listing it
 }
 
+// closing records that a primary is about to be led nowhere. REPLICAOF may be carried out although its answer does not come in
+// time, and then nothing else tells that the node is more than a replica of nobody. A probe that finds it a primary takes it back.
+func (m *memory) closing() { m.standing, m.detached, m.follows = true, true, "" }
+
+// opened records that the node is a primary that is open: what it followed before counts no more.
+func (m *memory) opened() {
+	m.standing, m.detached, m.primary, m.txn, m.led = false, false, "", 0, time.Time{}
+}
+
 // hear records that the primary listed the replica.
 func (m *memory) hear(primary string, txn int64, at time.Time) {
 	if m.primary == "" && !m.led.IsZero() {

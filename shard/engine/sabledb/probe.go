@@ -91,8 +91,10 @@ func (n *Node) Probe(ctx context.Context) (shard.State, error) {
 			s.Replication = net.JoinHostPort(host, port)
 		}
 		if in.role == shard.Primary {
-			// Another program may have opened it.
-			m.standing, m.detached = false, false
+			m.detached = false
+			if m.standing { // it was opened by another program, or without an answer in time
+				m.opened()
+			}
 			s.Txn, s.Lineage, s.Synced, s.Followers = in.sequence, shard.Lineage{ID: in.id}, true, n.followers(in)
 		} else {
 			n.fillReplica(&s, in)
