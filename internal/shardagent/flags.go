@@ -75,8 +75,9 @@ type Flags struct {
 	Settings
 	Config agent.Config
 
-	argv []string // the node's program; none if it is started elsewhere
-	open listeners
+	argv             []string // the node's program; none if it is started elsewhere
+	sentinelPassword string
+	open             listeners
 }
 
 // Register makes the flags of a command line.
@@ -144,6 +145,10 @@ func (f *Flags) complete(log *slog.Logger) error {
 	}
 	if f.SentinelPasswordFile != "" && f.Sentinel == "" {
 		return usererr.Errorf("--sentinel-password-file belongs to --sentinel")
+	}
+	var err error
+	if f.sentinelPassword, err = ReadPassword("--sentinel-password-file", f.SentinelPasswordFile); err != nil {
+		return err
 	}
 	dir, err := filepath.Abs(c.Dir)
 	if err != nil {

@@ -1,8 +1,18 @@
 package shardagent
 
 import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+
+	"github.com/understudy-ha/understudy/internal/instance"
+	"github.com/understudy-ha/understudy/internal/strictyaml"
+	"github.com/understudy-ha/understudy/shard"
+	"github.com/understudy-ha/understudy/store/memory"
 )
 
 // TestSentinelAddress: other agents name to clients what those can reach.
@@ -33,5 +43,73 @@ func TestOwnPorts(t *testing.T) {
 		if err := f.complete(nil); err == nil || !strings.Contains(err.Error(), "need other ports") {
 			t.Errorf("%+v: %v", f.Settings, err)
 		}
+	}
+}
+
+// supervising is an agent that would start a node.
+func supervising(t *testing.T, change func(*Flags)) (*Flags, error) {
+	t.Helper()
+	f := &Flags{}
+	f.Node, f.Data = "127.0.0.1:1", t.TempDir()
+	if change != nil {
+		change(f)
+	}
+	strictyaml.ApplyDefaults(&f.Settings)
+	return f, f.ForShard("orders", []string{"true"}, slog.New(slog.DiscardHandler))
+}
+
+// TestSentinelPassword: its file is read with the other flags, before anything is touched.
+func TestSentinelPassword(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "password")
+	change := func(f *Flags) { f.Sentinel, f.SentinelPasswordFile = "127.0.0.1:2", file }
+	if _, err := supervising(t, change); err == nil || !strings.Contains(err.Error(), "--sentinel-password-file") {
+		t.Errorf("a file that does not exist: %v", err)
+	}
+	if err := os.WriteFile(file, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := supervising(t, change); err != nil || f.sentinelPassword != "secret" {
+		t.Errorf("password %q, %v", f.sentinelPassword, err)
+	}
+}
+
+// unstarted is a process that counts who would start it.
+type unstarted struct {
+	shard.Process
+	starts atomic.Int64
+}
+
+func (u *unstarted) Start(context.Context) error {
+	u.starts.Add(1)
+	return os.ErrPermission
+}
+
+// TestGiveUp: one that never ran starts no node.
+func TestGiveUp(t *testing.T) {
+	for _, stopping := range []bool{false, true} {
+		f, err := supervising(t, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		process := &unstarted{Process: f.Config.Process}
+		f.Config.Process = process
+		s, err := f.OnStore(&instance.Host{Log: slog.New(slog.DiscardHandler)}, memory.New(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		if stopping {
+			cancel()
+		}
+		s.GiveUp(ctx)
+		cancel()
+		if n := process.starts.Load(); n != 0 {
+			t.Errorf("stopping %t: the node was started %d times", stopping, n)
+		}
+		// Its folder is free for another.
+		if s, err = f.OnStore(&instance.Host{Log: slog.New(slog.DiscardHandler)}, memory.New(nil)); err != nil {
+			t.Fatal(err)
+		}
+		s.GiveUp(t.Context())
 	}
 }

@@ -160,11 +160,7 @@ func run(ctx context.Context, h *instance.Host, f *Flags, running *agent.Agent, 
 		part("http", front.Wait)
 	}
 	if guide != nil {
-		password, err := ReadPassword("--sentinel-password-file", f.SentinelPasswordFile)
-		if err != nil {
-			return errors.Join(err, end(ctx, running))
-		}
-		s, err := sentinel.New(sentinel.Config{Where: running, ID: running.ID(), Password: password, Logger: h.Log})
+		s, err := sentinel.New(sentinel.Config{Where: running, ID: running.ID(), Password: f.sentinelPassword, Logger: h.Log})
 		if err != nil {
 			return errors.Join(err, end(ctx, running))
 		}
@@ -236,7 +232,7 @@ func (s *Agent) GiveUp(ctx context.Context) {
 
 // end gives up what an agent that never ran has opened.
 func end(ctx context.Context, running *agent.Agent) error {
-	ctx, cancel := context.WithCancelCause(ctx)
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx)) // a stop that came first would be the cause
 	cancel(agent.ErrAbandon)
 	return running.Run(ctx)
 }

@@ -120,9 +120,14 @@ func (a *Agent) GrantPromise(p shard.Promise, mac string) (answer string, err er
 
 // Run acts until ctx ends, and returns nil when everything that it started has stopped. A primary that the
 // agent supervises is handed over first, if a replica fits, and then closed; one that it does not supervise
-// stays open. With the cause [ErrAbandon] everything is left as it is. It is called once.
+// stays open. With the cause [ErrAbandon] everything is left as it is; if ctx has ended so before, nothing is started. It is
+// called once.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.folder.close()
+	if errors.Is(context.Cause(ctx), ErrAbandon) {
+		close(a.ended)
+		return errors.Join(a.node.Close(), a.fence.engine.Close())
+	}
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	a.ctx = inner
