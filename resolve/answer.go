@@ -79,12 +79,13 @@ func OfShard(v shard.View, kind Kind, age, most time.Duration) (Answer, error) {
 		return a.checked(false, age)
 	}
 	left := v.Lease.Remaining - age
+	held := v.Lease.Held() && !v.Lease.Foreign
 	switch {
-	case !v.Lease.Held() || v.Lease.Foreign || v.Row.Plan != nil || v.Row.Request != nil:
+	case held && left <= 0: // also if it was about to move: it may have
+		return Answer{Name: n}, stale(n, age)
+	case !held || v.Row.Plan != nil || v.Row.Request != nil:
 		// Nobody vouches for it any longer than now, or it is about to move.
 		a.TTL = 0
-	case left <= 0:
-		return Answer{Name: n}, stale(n, age)
 	default:
 		a.TTL = min(a.TTL, left)
 	}

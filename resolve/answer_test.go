@@ -91,6 +91,8 @@ func TestOfShard(t *testing.T) {
 		"reading old":           {resolve.Primary, nil, most, nil, 0, resolve.ErrStale},
 		"unattended":            {resolve.Primary, func(v *shard.View) { v.Lease = lease.Lease{} }, time.Second, []string{"a"}, 0, nil},
 		"about to move":         {resolve.Primary, func(v *shard.View) { v.Row.Plan = &shard.Plan{Phase: shard.Pausing} }, 0, []string{"a"}, 0, nil},
+		"about to move, over":   {resolve.Primary, func(v *shard.View) { v.Row.Plan = &shard.Plan{Phase: shard.Pausing} }, 4 * time.Second, nil, 0, resolve.ErrStale},
+		"of another boot":       {resolve.Primary, func(v *shard.View) { v.Lease.Foreign, v.Lease.Remaining = true, 0 }, time.Second, []string{"a"}, 0, nil},
 		"asked to move":         {resolve.Primary, func(v *shard.View) { v.Row.Request = &shard.Request{} }, 0, []string{"a"}, 0, nil},
 		"failing over":          {resolve.Primary, func(v *shard.View) { v.Row.Plan = &shard.Plan{Phase: shard.Promoting} }, 0, nil, time.Second, nil},
 		"down":                  {resolve.Primary, func(v *shard.View) { v.Nodes[0].Condition = shard.Down }, 0, nil, time.Second, nil},

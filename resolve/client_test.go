@@ -17,6 +17,7 @@ import (
 	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/resolve"
+	"github.com/understudy-ha/understudy/shard"
 	"github.com/understudy-ha/understudy/store/memory"
 )
 
@@ -150,6 +151,31 @@ func TestOtherServer(t *testing.T) {
 	})
 	if a, err := c.Lookup(t.Context(), "billing"); err != nil || a.Holders[0].Name != "web-1" {
 		t.Errorf("%v, %v", a, err)
+	}
+}
+
+// TestLeaseHasEnded: a server whose reading is older than the lease in it cannot say, whatever was about to happen then, and the
+// next one is asked.
+func TestLeaseHasEnded(t *testing.T) {
+	old, moving := newShards().add("orders", view()), view()
+	moving.Row.Plan = &shard.Plan{Phase: shard.Pausing}
+	old.add("moving", moving)
+	w, next := newWorld(t, api.Config{Shards: old}), newWorld(t, api.Config{Shards: newShards().add("orders", view()).add("moving", moving)})
+	client := func(servers ...string) *resolve.Client {
+		return w.client(func(cfg *resolve.ClientConfig) { cfg.Servers, cfg.MaxAge = servers, time.Minute })
+	}
+	for _, name := range []string{"primary/orders", "primary/moving"} {
+		old.age = 3500 * time.Millisecond // of the 4 s that are left; the server says 3 s
+		if a, err := client(w.srv.URL).Lookup(t.Context(), name); err != nil || a.TTL != 0 || len(a.Holders) != 1 {
+			t.Errorf("%s, which may have ended: %v for %v, %v", name, a, a.TTL, err)
+		}
+		old.age = 4 * time.Second
+		if a, err := client(w.srv.URL).Lookup(t.Context(), name); !errors.Is(err, resolve.ErrStale) {
+			t.Errorf("%s, which has ended: %v for %v, %v", name, a, a.TTL, err)
+		}
+		if a, err := client(w.srv.URL, next.srv.URL).Lookup(t.Context(), name); err != nil || len(a.Holders) != 1 {
+			t.Errorf("%s, from the next server: %v, %v", name, a, err)
+		}
 	}
 }
 

@@ -12,7 +12,8 @@
 // after the start of the reading it rests on, and never past the end of the named holder's
 // lease as of that reading. So an answer about a primary that
 // died ends before another instance can take over because of that death. While a store
-// is unavailable, answers end: callers get [ErrStale], not an old address.
+// is unavailable, answers end: callers get [ErrStale], not an old address. Servers tell the age of what they know of a shard in
+// whole seconds, rounded down: what may have ended by less than one, a [Client] gives with a TTL of 0.
 //
 // Answers of a [Resolver] do not run out while its store answers: the next reading starts after half of their lifetime,
 // so a reading may take two fifths of it. [catalog.NextReading] bounds the load on the store.

@@ -19,6 +19,11 @@ func ofRoleReply(n Name, r apitype.RoleHolders, most time.Duration) (Answer, err
 // ofShardReply is the answer of what a server says of a shard. The server's knowledge was age old, rounded down, when it
 // answered.
 func ofShardReply(n Name, s apitype.Shard, age, most time.Duration) (Answer, error) {
+	left := time.Duration(s.LeftMS) * time.Millisecond
+	// Not by the age that it may have had at most: a lease of a second would have ended in every answer.
+	if n.Kind == Primary && s.Primary != nil && left > 0 && left <= age {
+		return Answer{Name: n}, stale(n, age)
+	}
 	age += time.Second // it was rounded down
 	if age >= most {
 		return Answer{Name: n}, stale(n, age)
@@ -26,7 +31,7 @@ func ofShardReply(n Name, s apitype.Shard, age, most time.Duration) (Answer, err
 	a := Answer{Name: n, TTL: most - age}
 	if n.Kind == Primary && s.Primary != nil {
 		a.Holders = []Holder{{ID: s.Primary.NodeID, Address: s.Primary.Address, Term: s.Primary.Epoch}}
-		a.TTL = max(0, min(a.TTL, time.Duration(s.LeftMS)*time.Millisecond-age))
+		a.TTL = max(0, min(a.TTL, left-age))
 		if s.Plan != nil || s.Request != nil {
 			a.TTL = 0
 		}
