@@ -34,6 +34,10 @@ func (c *conn) subscribe(_ context.Context, args []string) {
 		list := c.list(kind)
 		for _, name := range args[1:] {
 			if !slices.Contains(*list, name) {
+				if len(name) > maxChannel {
+					w.Error("ERR the name of a channel is too long")
+					continue
+				}
 				if len(c.channels)+len(c.patterns) >= maxSubscriptions {
 					w.Error("ERR too many subscriptions of one connection")
 					continue

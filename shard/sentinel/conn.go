@@ -15,6 +15,7 @@ import (
 // Limits of a connection.
 const (
 	maxSubscriptions = 128
+	maxChannel       = 256              // bytes of the name or pattern of one: it is kept, and matched with each message; those that are sent are far shorter
 	enough           = 64 << 10         // bytes that wait to be written before another request is read
 	greeting         = 30 * time.Second // for the first request, and to authenticate
 	writing          = 10 * time.Second // for what is being written

@@ -248,8 +248,13 @@ func TestBounds(t *testing.T) {
 	t.Run("subscriptions", func(t *testing.T) {
 		settle(t, s, 0)
 		p := dial(t, address)
+		for _, kind := range []string{"subscribe", "psubscribe"} {
+			if got := p.do(kind, strings.Repeat("x", 257)); !strings.HasPrefix(got, "-ERR the name of a channel") {
+				t.Errorf("%s to a name of 257 bytes: %s", kind, got)
+			}
+		}
 		for i := range 129 {
-			got := p.do("subscribe", fmt.Sprint(i))
+			got := p.do("subscribe", fmt.Sprintf("%0256d", i))
 			if want := i == 128; want != strings.HasPrefix(got, "-ERR too many") {
 				t.Errorf("subscription %d: %s", i, got)
 			}
