@@ -113,3 +113,20 @@ func TestGiveUp(t *testing.T) {
 		s.GiveUp(t.Context())
 	}
 }
+
+// TestEndNode: what is logged of a node that runs on is what its agent knows of it.
+func TestEndNode(t *testing.T) {
+	f, err := supervising(t, func(f *Flags) { f.KeepNode = true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for open, want := range map[bool]string{false: "closed for writes", true: "may accept writes"} {
+		var text strings.Builder
+		if err := f.endNode(t.Context(), slog.New(slog.NewTextHandler(&text, nil)), open); err != nil {
+			t.Fatal(err)
+		}
+		if got := text.String(); !strings.Contains(got, want) || open != strings.Contains(got, "level=WARN") {
+			t.Errorf("open %t: %s", open, got)
+		}
+	}
+}

@@ -190,7 +190,7 @@ func run(ctx context.Context, h *instance.Host, f *Flags, running *agent.Agent, 
 		defer context.AfterFunc(ctx, sdnotify.Stopping)()
 	}
 	err := running.Run(ctx)
-	err = errors.Join(err, f.endNode(ctx, h.Log))
+	err = errors.Join(err, f.endNode(ctx, h.Log, running.Status().Open))
 	if cause := context.Cause(ctx); err == nil && cause != nil && !errors.Is(cause, context.Canceled) {
 		err = cause // a part failed for good
 	}
@@ -237,20 +237,26 @@ func end(ctx context.Context, running *agent.Agent) error {
 	return running.Run(ctx)
 }
 
-// endNode stops the node that the agent supervised, unless it must run on.
-func (f *Flags) endNode(ctx context.Context, log *slog.Logger) error {
+// endNode stops the node that the agent supervised, unless it must run on. open tells that its fence could not be closed.
+func (f *Flags) endNode(ctx context.Context, log *slog.Logger, open bool) error {
 	process, ok := f.Config.Process.(*node.Process)
 	if !ok {
 		return nil
 	}
 	defer process.Close()
-	if f.KeepNode {
+	switch {
+	case f.KeepNode && open:
+		log.Warn("the node runs on and may accept writes: its fence could not be closed", "pid", process.PID())
+		return nil
+	case f.KeepNode:
 		log.Info("the node runs on, closed for writes", "pid", process.PID())
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.StopWait)
 	defer cancel()
-	if err := process.Stop(ctx); err != nil {
+	if err := process.Stop(ctx); err != nil && open {
+		return fmt.Errorf("the node is left alone and may accept writes, as its fence could not be closed: %w", err)
+	} else if err != nil {
 		return fmt.Errorf("the node is left alone, closed for writes: %w", err)
 	}
 	log.Info("the node was stopped")

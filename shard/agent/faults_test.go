@@ -396,6 +396,27 @@ func TestStopping(t *testing.T) {
 	}
 }
 
+// An agent that could not close its node says so to the end.
+func TestStoppingWithoutClosing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c *cluster
+		c = newCluster(t, 1, func(cfg *agent.Config) { cfg.Process = c.world.At(cfg.Node).Process() })
+		a := c.up().hosts[0]
+		for _, hangs := range []bool{false, true} {
+			if hangs {
+				a.start()
+				c.settled(a)
+				a.node.Hang()
+			}
+			stopped := a.agent
+			a.end(context.Canceled)
+			if stopped.Status().Open != hangs {
+				t.Errorf("hangs %t: open %t", hangs, stopped.Status().Open)
+			}
+		}
+	})
+}
+
 // Membership, say, changes the row while a stopping agent asks that another take over: it asks again.
 func TestStoppingWhileTheRowChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
