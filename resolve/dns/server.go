@@ -77,7 +77,9 @@ func (s *Server) Serve(ctx context.Context, packets net.PacketConn, listener net
 	}
 	if listener != nil {
 		d := common()
-		d.Listener = &limited{Listener: listener, room: make(chan struct{}, s.cfg.Conns), overflow: func() { s.count(&s.stats.Overflow) }}
+		d.Listener = &limited{
+			Listener: listener, room: make(chan struct{}, s.cfg.Conns), overflow: func() { s.count(&s.stats.Overflow) }, stop: ctx.Done(), log: s.cfg.Logger,
+		}
 		servers = append(servers, d)
 	}
 	failed := make(chan error, len(servers))
@@ -177,14 +179,19 @@ type limited struct {
 	net.Listener
 	room     chan struct{}
 	overflow func() // counts one beyond
+	stop     <-chan struct{}
+	log      *slog.Logger
+	pause    time.Duration // after the latest call, which failed
 }
 
 func (l *limited) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
 		if err != nil {
+			l.rest(err)
 			return nil, err
 		}
+		l.pause = 0
 		select {
 		case l.room <- struct{}{}:
 			return &counted{Conn: c, leave: sync.OnceFunc(func() { <-l.room })}, nil
@@ -192,6 +199,19 @@ func (l *limited) Accept() (net.Conn, error) {
 			l.overflow()
 			_ = c.Close()
 		}
+	}
+}
+
+// rest waits after an error: while the process has no file left, say, the library calls Accept again at once.
+func (l *limited) rest(err error) {
+	if errors.Is(err, net.ErrClosed) {
+		return
+	}
+	l.pause = min(max(2*l.pause, 5*time.Millisecond), time.Second)
+	l.log.Warn("a DNS client could not be accepted", "err", err, "pause", l.pause)
+	select {
+	case <-l.stop:
+	case <-time.After(l.pause):
 	}
 }
 

@@ -7,7 +7,10 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,9 +23,14 @@ import (
 // pipes is a listener in memory.
 type pipes struct {
 	accepted chan net.Conn
+	failing  atomic.Bool  // there is no file left
+	calls    atomic.Int64 // of Accept
 	closed   chan struct{}
 	close    func()
 }
+
+// manyCalls are too many, and then Accept waits: a loop without a pause would keep the time of a test from going on.
+const manyCalls = 1000
 
 func newPipes() *pipes {
 	p := &pipes{accepted: make(chan net.Conn), closed: make(chan struct{})}
@@ -31,6 +39,9 @@ func newPipes() *pipes {
 }
 
 func (p *pipes) Accept() (net.Conn, error) {
+	if p.calls.Add(1) < manyCalls && p.failing.Load() {
+		return nil, &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
+	}
 	select {
 	case c := <-p.accepted:
 		return c, nil
@@ -94,5 +105,38 @@ func TestDeafClient(t *testing.T) {
 			t.Error("a client that does not read keeps the server from its end")
 		}
 		_ = last.Close()
+	})
+}
+
+// TestNoFileLeft: a connection that cannot be accepted is tried again, with a pause, and accepted once it can be.
+func TestNoFileLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := dns.New(dns.Config{Source: names(), Zone: zone})
+		if err != nil {
+			t.Fatal(err)
+		}
+		listener := newPipes()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		listener.failing.Store(true)
+		started := time.Now()
+		go func() { done <- s.Serve(ctx, nil, listener) }()
+		time.Sleep(10 * time.Second)
+		if n := listener.calls.Load(); n < 5 || n > 50 {
+			t.Errorf("tried %d times in %v", n, time.Since(started))
+		}
+		listener.failing.Store(false)
+		c := listener.dial()
+		if err := (&wire.Conn{Conn: c}).WriteMsg(question("billing.role.ha.internal.", wire.TypeA)); err != nil {
+			t.Error(err)
+		}
+		if m, err := (&wire.Conn{Conn: c}).ReadMsg(); err != nil || len(m.Answer) != 1 {
+			t.Errorf("answer %v, %v", m, err)
+		}
+		_ = c.Close()
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
 	})
 }
