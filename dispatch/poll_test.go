@@ -64,6 +64,40 @@ func TestStatusesAreAskedTogether(t *testing.T) {
 	})
 }
 
+// located is a target that can be asked about a message only where its answer to the submission said.
+type located struct{ *target }
+
+func (located) Status(_ context.Context, as []dispatch.Assignment) []dispatch.Answer {
+	out := make([]dispatch.Answer, len(as))
+	for i, a := range as {
+		out[i].Outcome = dispatch.NotFound
+		if a.Link == "/jobs/"+a.ID {
+			out[i].Outcome = dispatch.Done
+		}
+	}
+	return out
+}
+
+// TestLinkIsPolled: the first question about a message goes where the target said, and not nowhere.
+func TestLinkIsPolled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, g := newPlace(t), located{newTarget()}
+		g.semantics = dispatch.Semantics{HasStatus: true, StatusLimit: 1, Forgets: true}
+		g.set(func(a dispatch.Assignment) dispatch.Answer {
+			return dispatch.Answer{Outcome: dispatch.Accepted, Link: "/jobs/" + a.ID}
+		})
+		p.start("a", g, nil)
+		p.add("k", 2)
+		p.settle(10 * time.Second)
+		p.delivered(g.target)
+		for _, e := range p.record("k-0001").Trail {
+			if e.State == dispatch.Unknown {
+				t.Errorf("recorded as unknown: %+v", e)
+			}
+		}
+	})
+}
+
 // node is a ledger that commits one message of a key after the other, each some time after it came.
 type node struct {
 	*target

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"time"
 )
 
@@ -47,6 +48,7 @@ func (m *machine) handleAnswer(now time.Duration, s *slot, a Assignment, answer 
 	} else {
 		delete(m.unanswered, a.Key)
 	}
+	a.Link = cmp.Or(answer.Link, a.Link) // as in the store: the polls ask there
 	s.assignment = a
 	s.since, s.asked, s.stuckAt = now, 0, 0
 	r := m.rule.Classify(a, answer, m.cfg.Jitter())
