@@ -201,7 +201,13 @@ func (w *Webhook) queryStatus(ctx context.Context, a dispatch.Assignment) dispat
 	for name, more := range w.cfg.Header {
 		header[textproto.CanonicalMIMEHeaderKey(name)] = more
 	}
-	return classifyStatus(w.client.do(ctx, http.MethodGet, to, header, nil, maxAnswer), time.Now())
+	answer := classifyStatus(w.client.do(ctx, http.MethodGet, to, header, nil, maxAnswer), time.Now())
+	if answer.Outcome == dispatch.NotFound && a.Link != "" && w.cfg.StatusURL != "" {
+		// A receiver may drop a location when the work is done: what its owner declared to remember is the status URL.
+		a.Link = ""
+		return w.queryStatus(ctx, a)
+	}
+	return answer
 }
 
 // place is where to ask about a batch; nil when there is none.

@@ -419,6 +419,27 @@ func TestWebhookLater(t *testing.T) {
 	}
 }
 
+// TestWebhookLinkForgotten: that a location is gone says nothing where the receiver has a status URL: it is asked.
+func TestWebhookLinkForgotten(t *testing.T) {
+	answers := map[string]int{"/jobs/gone": 404, "/status/known": 204, "/jobs/invalid": 410, "/status/": 404}
+	at := serve(t, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(answers[r.URL.Path]) })
+	hook := webhook(t, target.WebhookConfig{HTTPConfig: target.HTTPConfig{URL: at}, StatusURL: at + "/status/{id}", Remembers: true})
+	for _, c := range []struct {
+		id, link string
+		want     dispatch.Outcome
+	}{
+		{"known", "/jobs/gone", dispatch.Done},
+		{"", "/jobs/gone", dispatch.NotFound},
+		{"known", "/jobs/invalid", dispatch.InvalidMessage},
+	} {
+		a := assignment("k", c.id, "p")
+		a.Link = c.link
+		if got := hook.Status(deadline(t, time.Minute), []dispatch.Assignment{a})[0]; got.Outcome != c.want {
+			t.Errorf("%+v: got %+v", c, got)
+		}
+	}
+}
+
 func outcomes(as []dispatch.Answer) []dispatch.Outcome {
 	out := make([]dispatch.Outcome, len(as))
 	for i, a := range as {
