@@ -2,6 +2,7 @@ package target
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -13,10 +14,13 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/internal/sawtooth"
+	"github.com/understudy-ha/understudy/internal/untrusted"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -24,6 +28,29 @@ import (
 type otherService struct {
 	circuit string
 	url     *url.URL
+	silence *silence
+}
+
+// silence is since when a place could not be searched.
+type silence struct {
+	mu          sync.Mutex
+	since, last time.Time
+}
+
+// isGone notes whether a search of the place has seen all that is there, and reports whether none has for so long that
+// nothing waits for it any more.
+func (s *silence) isGone(now time.Time, searched bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case searched:
+		s.since = time.Time{}
+		return false
+	case s.since.IsZero() || now.Sub(s.last) > silenceForgotten: // it may have been well in between
+		s.since = now
+	}
+	s.last = now
+	return now.Sub(s.since) >= goneAfter
 }
 
 // parseAlso reads the address of a service: URL/scabbard/CIRCUIT/SERVICE.
@@ -44,7 +71,7 @@ func parseAlso(address string) (otherService, error) {
 	if err != nil {
 		return otherService{}, fmt.Errorf(form, lease.ErrInvalid, address)
 	}
-	return otherService{circuit, u}, nil
+	return otherService{circuit, u, &silence{}}, nil
 }
 
 // Bounds of a search.
@@ -53,6 +80,12 @@ const (
 	receiptsQuiet = time.Second      // without another receipt: all that there are have come
 	receiptsTime  = 5 * time.Second
 	maxReceipt    = 8 << 20 // bytes; a longer one is passed over
+	othersTime    = 3 * time.Second
+
+	// goneAfter is how long a place that cannot be searched keeps a key from blocking. Operators see a batch that is not
+	// decided after the same time.
+	goneAfter        = ledgerDecides
+	silenceForgotten = 10 * time.Minute // without a search; longer than the pauses between two
 )
 
 // needsEvidence reports that its own service does not say what became of a batch, and others may.
@@ -66,24 +99,30 @@ func needsEvidence(a dispatch.Assignment, answer dispatch.Answer) bool {
 	return false
 }
 
+// place is where evidence may be.
+type place struct {
+	url     *url.URL
+	silence *silence
+	err     error // why it was not searched; nil if it was
+	mute    bool  // it did not answer at all
+}
+
 // evidence looks for the fate of a batch at the other services of its circuit, and among the receipts of all: these
-// outlive restarts, and name transactions. The answer that there is stays if nothing is found.
+// outlive restarts, and name transactions. The answer that there is stays if nothing is found. Where not all were
+// searched it is not "not found", on which a key blocks, or a batch is carried out once more.
 func (s *Scabbard) evidence(ctx context.Context, a dispatch.Assignment, answer dispatch.Answer) dispatch.Answer {
 	circuit, service, err := sawtooth.ParseService(a.Key)
 	if err != nil {
 		return answer
 	}
-	places := []*url.URL{s.client.base.JoinPath("scabbard", circuit, service)}
+	places := []*place{{url: s.client.base.JoinPath("scabbard", circuit, service), silence: &s.silence}}
 	for _, other := range s.also {
-		if other.circuit != circuit {
-			continue
+		if other.circuit == circuit {
+			places = append(places, &place{url: other.url, silence: other.silence})
 		}
-		places = append(places, other.url)
-		found := s.statusesAt(ctx, other.url, []string{a.ID})[0]
-		if found.Outcome == dispatch.Done || found.Outcome == dispatch.InvalidMessage {
-			found.Detail = strings.TrimPrefix(found.Detail+"; so says "+other.url.String(), "; ")
-			return found
-		}
+	}
+	if found, ok := s.askOthers(ctx, a.ID, places[1:]); ok {
+		return found
 	}
 	batch, err := sawtooth.OnlyBatch(a.Payload)
 	if err != nil {
@@ -94,22 +133,84 @@ func (s *Scabbard) evidence(ctx context.Context, a dispatch.Assignment, answer d
 	if err != nil || len(want) == 0 {
 		return answer
 	}
-	for _, place := range places {
-		if s.hasReceipts(ctx, place, want) {
-			return dispatch.Answer{Outcome: dispatch.Done, Code: http.StatusOK, Detail: "the receipts of its transactions are at " + place.String()}
+	for _, p := range places {
+		if p.mute { // a search would take the place of another for nothing
+			continue
+		}
+		found, err := s.hasReceipts(ctx, p.url, want)
+		switch {
+		case found:
+			return dispatch.Answer{Outcome: dispatch.Done, Code: http.StatusOK, Detail: "the receipts of its transactions are at " + p.url.String()}
+		case err != nil:
+			p.err = cmp.Or(p.err, err)
+		}
+	}
+	return withFailures(answer, places)
+}
+
+// askOthers asks other services what became of a batch, all at once, for a part of the time that there is: one that hangs
+// must not use up what the receipts need.
+func (s *Scabbard) askOthers(ctx context.Context, id string, others []*place) (dispatch.Answer, bool) {
+	if ctx.Err() != nil {
+		for _, p := range others {
+			p.err = errNoTime
+		}
+		return dispatch.Answer{}, false
+	}
+	within := othersTime
+	if deadline, ok := ctx.Deadline(); ok {
+		within = min(within, time.Until(deadline)/3)
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	said := make([]dispatch.Answer, len(others))
+	concurrently(len(others), func(i int) { said[i] = s.statusesAt(ctx, others[i].url, []string{id})[0] })
+	for i, found := range said {
+		switch found.Outcome {
+		case dispatch.Done, dispatch.InvalidMessage:
+			found.Detail = strings.TrimPrefix(found.Detail+"; so says "+others[i].url.String(), "; ")
+			return found, true
+		case dispatch.Uncertain:
+			others[i].err, others[i].mute = errors.New(found.Detail), found.Code == 0
+		}
+	}
+	return dispatch.Answer{}, false
+}
+
+// withFailures names the places that were not searched in an answer by which a batch is not found, and makes it
+// uncertain as long as one of them may still know it.
+func withFailures(answer dispatch.Answer, places []*place) dispatch.Answer {
+	notFound := answer.Outcome == dispatch.NotFound
+	for _, p := range places {
+		// What there was no time for says nothing about the place.
+		gone := !errors.Is(p.err, errNoTime) && p.silence.isGone(time.Now(), p.err == nil)
+		if !notFound || p.err == nil {
+			continue
+		}
+		answer.Detail += "; " + p.url.String() + " was not searched: " + untrusted.Words(p.err.Error())
+		if !gone {
+			answer.Outcome = dispatch.Uncertain
 		}
 	}
 	return answer
 }
 
+var (
+	errNoTime = errors.New("too many searches at once")
+	errSlow   = errors.New("reading its receipts takes too long")
+)
+
 // hasReceipts reports whether a service has a receipt of each of these transactions. They come over a websocket, in no
-// order, some of them twice.
-func (s *Scabbard) hasReceipts(ctx context.Context, service *url.URL, want map[string]bool) bool {
+// order, some of them twice. An error means that not all receipts were read.
+func (s *Scabbard) hasReceipts(ctx context.Context, service *url.URL, want map[string]bool) (bool, error) {
+	if ctx.Err() != nil {
+		return false, errNoTime
+	}
 	select { // a node has few workers, and each search reads all that there is
 	case s.searching <- struct{}{}:
 		defer func() { <-s.searching }()
 	case <-ctx.Done():
-		return false
+		return false, errNoTime
 	}
 	ctx, cancel := context.WithTimeout(ctx, receiptsTime)
 	defer cancel()
@@ -117,16 +218,22 @@ func (s *Scabbard) hasReceipts(ctx context.Context, service *url.URL, want map[s
 	to.RawQuery = "last_seen_event=" // all that there are
 	events, err := s.client.subscribe(ctx, to, s.header())
 	if err != nil {
-		return false
+		return false, err
 	}
 	defer events.Close()
-	quiet := time.AfterFunc(receiptsQuiet, func() { _ = events.Close() })
+	var all atomic.Bool
+	quiet := time.AfterFunc(receiptsQuiet, func() { all.Store(true); _ = events.Close() })
 	defer quiet.Stop()
 	found := make(map[string]bool, len(want))
 	for in := bufio.NewReader(events); len(found) < len(want); {
 		text, err := readEvent(in)
-		if err != nil {
-			return false
+		switch {
+		case err != nil && all.Load():
+			return false, nil
+		case err != nil && ctx.Err() != nil:
+			return false, errSlow
+		case err != nil:
+			return false, err
 		}
 		quiet.Reset(receiptsQuiet)
 		var receipt struct {
@@ -136,7 +243,7 @@ func (s *Scabbard) hasReceipts(ctx context.Context, service *url.URL, want map[s
 			found[receipt.ID] = true
 		}
 	}
-	return true
+	return true, nil
 }
 
 // subscribe opens a websocket from which events are read.

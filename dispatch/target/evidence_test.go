@@ -2,9 +2,12 @@ package target_test
 
 import (
 	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,7 +20,10 @@ import (
 // TestScabbardEvidence: before an operator is asked, the other service of the circuit is, and the receipts are read.
 func TestScabbardEvidence(t *testing.T) {
 	const here, there = "abcde-12345::gsAA", "abcde-12345::gsBB"
-	other := &targettest.Scabbard{Services: []string{there}, Token: "Cylinder:jwt"}
+	var hangs atomic.Bool
+	other := &targettest.Scabbard{Services: []string{there}, Token: "Cylinder:jwt", Fault: func(*http.Request) targettest.Fault {
+		return targettest.Fault{Never: hangs.Load()}
+	}}
 	node := &targettest.Scabbard{Services: []string{here, "fghij-12345::gsAA"}, Invalid: refuseX, Follows: true, Peers: []*targettest.Scabbard{other}, Token: "Cylinder:jwt"}
 	url, otherURL := serve(t, node.ServeHTTP), serve(t, other.ServeHTTP)+"/scabbard/abcde-12345/gsBB"
 	token := filepath.Join(t.TempDir(), "token")
@@ -57,12 +63,23 @@ func TestScabbardEvidence(t *testing.T) {
 	ask(s, good, dispatch.Poll, dispatch.NotFound, "")
 	ask(s, good, dispatch.Resolve, dispatch.Done, "so says "+otherURL)
 	ask(alone, good, dispatch.Resolve, dispatch.Done, "the receipts of its transactions are at "+url+"/scabbard/abcde-12345/gsAA")
-	ask(s, never, dispatch.Resolve, dispatch.NotFound, "has forgotten it")
-	other.Stop()
-	ask(s, good, dispatch.Resolve, dispatch.Done, "the receipts of its transactions are at "+url)
 	elsewhere := good
 	elsewhere.Key = "fghij-12345::gsAA" // another circuit
-	ask(s, elsewhere, dispatch.Resolve, dispatch.NotFound, "")
+	var both sync.WaitGroup             // each reads until no more receipts come
+	both.Go(func() { ask(s, never, dispatch.Resolve, dispatch.NotFound, "has forgotten it") })
+	both.Go(func() { ask(s, elsewhere, dispatch.Resolve, dispatch.NotFound, "has forgotten it") })
+	both.Wait()
+
+	// A search that could not be made has not found nothing.
+	hangs.Store(true)
+	ctx = deadline(t, 900*time.Millisecond)
+	ask(s, good, dispatch.Resolve, dispatch.Done, "the receipts of its transactions are at "+url)
+	ask(s, never, dispatch.Resolve, dispatch.Uncertain, "has forgotten it; "+url+"/scabbard/abcde-12345/gsAA was not searched: reading its receipts takes too long; "+otherURL+" was not searched: no answer")
+	hangs.Store(false)
+	ctx = deadline(t, time.Minute)
+
+	other.Stop()
+	ask(s, good, dispatch.Resolve, dispatch.Done, "the receipts of its transactions are at "+url)
 
 	for _, wrong := range []string{"", "ftp://x/scabbard/abcde-12345/gsBB", "http://x/abcde-12345/gsBB", "http://x/scabbard/abcde-12345", "http://x/scabbard/abcde/gsBB", "http://u:p@x/scabbard/abcde-12345/gsBB"} {
 		_, err := target.NewScabbard(target.ScabbardConfig{HTTPConfig: target.HTTPConfig{URL: url}, Also: []string{wrong}})

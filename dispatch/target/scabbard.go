@@ -26,8 +26,9 @@ type ScabbardConfig struct {
 // Scabbard submits batches to the scabbard services of a Splinter node. The key
 // of a batch names the service: CIRCUIT::SERVICE.
 type Scabbard struct {
-	client *client
-	also   []otherService
+	client  *client
+	also    []otherService
+	silence silence // of its own node's receipts
 	// searching holds a place for each search among receipts under way.
 	searching chan struct{}
 }
