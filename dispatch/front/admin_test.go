@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/understudy-ha/understudy/dispatch"
 )
@@ -87,6 +88,15 @@ func (d *fakeAdmin) set(id string, s dispatch.State, detail string, blocks bool)
 	defer d.mu.Unlock()
 	r := d.records[id]
 	r.State, r.Detail, r.Blocks = s, detail, blocks
+	d.records[id] = r
+}
+
+// begin notes that a batch was sent.
+func (d *fakeAdmin) begin(id string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r := d.records[id]
+	r.Begun = time.Now()
 	d.records[id] = r
 }
 

@@ -125,6 +125,7 @@ func states(t *testing.T, d *fakeAdmin, h http.Handler, path string) (ids []stri
 		{dispatch.Queued, "", false}, {dispatch.Submitting, "", false}, {dispatch.Pending, "", false}, {dispatch.Valid, "", false},
 		{dispatch.Delayed, "busy", false}, {dispatch.Unknown, "?", true}, {dispatch.Committed, "", false}, {dispatch.Invalid, "", false},
 		{dispatch.Failed, "no", true}, {dispatch.Failed, "no", false}, {dispatch.Cancelled, "", false},
+		{dispatch.Cancelled, "stuck", false},
 	} {
 		id, list := signer().One(fmt.Sprint("state", i), "a", "b")
 		if got := call(h, "POST", path, octets, list); got.Status >= 300 {
@@ -134,6 +135,9 @@ func states(t *testing.T, d *fakeAdmin, h http.Handler, path string) (ids []stri
 			s.detail = sawtooth.ReasonText([]sawtooth.Reason{{Transaction: txns(t, d, id)[1], Message: `verb is "dec" ≠ <inc>`}})
 		}
 		d.set(id, s.state, s.detail, s.blocks)
+		if s.detail == "stuck" { // the ledger has it
+			d.begin(id)
+		}
 		ids = append(ids, id)
 	}
 	return append(ids, strings.Repeat("0", 128))
@@ -155,7 +159,7 @@ func TestSawtoothStatuses(t *testing.T) {
 	ids := states(t, d, h, "/batches")
 	var want strings.Builder
 	want.WriteString("{\n  \"data\": [\n")
-	for i, word := range strings.Fields("PENDING PENDING PENDING PENDING PENDING PENDING COMMITTED INVALID PENDING UNKNOWN INVALID UNKNOWN") {
+	for i, word := range strings.Fields("PENDING PENDING PENDING PENDING PENDING PENDING COMMITTED INVALID PENDING UNKNOWN INVALID UNKNOWN UNKNOWN") {
 		inner := "[]"
 		switch i {
 		case 7:
@@ -179,8 +183,8 @@ func TestSawtoothStatuses(t *testing.T) {
 
 func TestGridStatuses(t *testing.T) {
 	for dialect, words := range map[front.Dialect]string{
-		front.Grid:         "PENDING PENDING PENDING PENDING PENDING PENDING COMMITTED INVALID PENDING UNKNOWN INVALID UNKNOWN",
-		front.GridSplinter: "Pending Pending Pending Valid Pending Pending Committed Invalid Pending Unknown Invalid Unknown",
+		front.Grid:         "PENDING PENDING PENDING PENDING PENDING PENDING COMMITTED INVALID PENDING UNKNOWN INVALID UNKNOWN UNKNOWN",
+		front.GridSplinter: "Pending Pending Pending Valid Pending Pending Committed Invalid Pending Unknown Invalid Unknown Unknown",
 	} {
 		d := newAdmin()
 		h := newFront(t, d, dialect, 0)

@@ -164,7 +164,12 @@ func statusOf(r dispatch.Record) word {
 	switch r.State {
 	case dispatch.Committed:
 		return committed
-	case dispatch.Invalid, dispatch.Cancelled:
+	case dispatch.Invalid:
+		return invalid
+	case dispatch.Cancelled:
+		if !r.Begun.IsZero() { // it was stuck: the ledger has it, and may commit it still
+			return unknown
+		}
 		return invalid
 	case dispatch.Valid:
 		return valid
