@@ -117,7 +117,7 @@ func (e *Exec) Submit(ctx context.Context, a dispatch.Assignment) dispatch.Answe
 		return dispatch.Answer{Outcome: startOutcome(err), Detail: "not started: " + untrusted.Words(err.Error())}
 	}
 	err = running.Wait()
-	answer := classifyExit(cmd.ProcessState, err, ctx.Err(), out.String())
+	answer := classifyExit(cmd.ProcessState, err, context.Cause(ctx), out.String())
 	answer.RequestEnded = answer.Outcome == dispatch.Uncertain && cmd.ProcessState != nil
 	return answer
 }
@@ -152,8 +152,11 @@ func classifyExit(state *os.ProcessState, err, ended error, output string) dispa
 	case state == nil:
 		a.Detail = join("its end was not seen: "+untrusted.Words(fmt.Sprint(err)), output)
 		return a
-	case state.ExitCode() < 0 && ended != nil:
+	case state.ExitCode() < 0 && errors.Is(ended, context.DeadlineExceeded):
 		a.Detail = join("killed at its deadline", output)
+		return a
+	case state.ExitCode() < 0 && ended != nil:
+		a.Detail = join("killed: "+ended.Error(), output)
 		return a
 	case state.ExitCode() < 0:
 		a.Detail = join(state.String(), output)

@@ -87,29 +87,34 @@ func TestExecNotStarted(t *testing.T) {
 	}
 }
 
-// TestExecDeadline: the whole group dies at the deadline.
+// TestExecDeadline: the whole group dies at the deadline, or with the instance, and the reason says which it was.
 func TestExecDeadline(t *testing.T) {
-	pipe := filepath.Join(t.TempDir(), "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	// The grandchild holds the pipe open, until it dies.
-	e := shell(t, `sleep 600 > "`+pipe+`" & echo started; wait`)
-	ctx, cancel := context.WithCancel(t.Context())
-	answer := make(chan dispatch.Answer, 1)
-	go func() { answer <- e.Submit(ctx, dispatch.Assignment{}) }()
-	f, err := os.Open(pipe) // until the grandchild has it open
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	cancel()
-	if n, err := f.Read(make([]byte, 1)); n != 0 {
-		t.Errorf("read %d, %v", n, err) // the end of the file: nobody holds it any more
-	}
-	got := <-answer
-	if got.Outcome != dispatch.Uncertain || !strings.HasPrefix(got.Detail, "killed at its deadline") {
-		t.Errorf("got %+v", got)
+	for reason, cause := range map[string]error{
+		"killed at its deadline":           context.DeadlineExceeded,
+		"killed: the instance was stopped": errors.New("the instance was stopped"),
+	} {
+		pipe := filepath.Join(t.TempDir(), "pipe")
+		if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		// The grandchild holds the pipe open, until it dies.
+		e := shell(t, `sleep 600 > "`+pipe+`" & echo started; wait`)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		answer := make(chan dispatch.Answer, 1)
+		go func() { answer <- e.Submit(ctx, dispatch.Assignment{}) }()
+		f, err := os.Open(pipe) // until the grandchild has it open
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		cancel(cause)
+		if n, err := f.Read(make([]byte, 1)); n != 0 {
+			t.Errorf("read %d, %v", n, err) // the end of the file: nobody holds it any more
+		}
+		got := <-answer
+		if got.Outcome != dispatch.Uncertain || !strings.HasPrefix(got.Detail, reason) {
+			t.Errorf("got %+v", got)
+		}
 	}
 }
 
