@@ -46,6 +46,10 @@ func (t Transaction) ParseHeader() (TransactionHeader, error) {
 		case txnBatcher:
 			h.Batcher, err = text(value)
 		case txnDependencies:
+			// Empty ones would take eight times as much memory as they have bytes.
+			if !ValidID(string(value)) {
+				return fmt.Errorf("%w: it depends on a transaction that cannot be one", ErrMalformed)
+			}
 			h.Dependencies = append(h.Dependencies, string(value))
 		case txnFamily:
 			h.Family, err = text(value)

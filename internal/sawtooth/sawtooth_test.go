@@ -188,6 +188,11 @@ func TestCheck(t *testing.T) {
 	_, empty := signer.Batch("3")
 	_, foreign := targettest.NewSigner("stranger").One("1", "x")
 	stranger := parseOne(t, foreign)
+	_, needs := signer.Make(targettest.Spec{Nonce: "4", Payloads: []string{"x"}, After: []string{txns[0]}})
+	if err := parseOne(t, targettest.List(needs)).Check(); err != nil {
+		t.Error(err)
+	}
+	_, dense := signer.Make(targettest.Spec{Nonce: "5", Payloads: []string{"x"}, After: []string{""}}) // two bytes each, eight times as many in memory
 	for name, c := range map[string]struct {
 		list []byte
 		want string
@@ -203,6 +208,7 @@ func TestCheck(t *testing.T) {
 		"no transactions":         {targettest.List(empty), "it has no transactions"},
 		"a number out of range":   {swap(list, id, strings.Repeat("f", 128)), "a number that no signature has"},
 		"a transaction's is zero": {swap(list, txns[1], strings.Repeat("0", 128)), "transaction 2: malformed batch list: its header signature has a number"},
+		"depends on nothing":      {targettest.List(dense), "transaction 1: header: malformed batch list: it depends on a transaction that cannot be one"},
 		"a signer that is no hex": {bytes.Replace(list, signerOf(t, good), bytes.Repeat([]byte("x"), 66), 1), "is not one of secp256k1"},
 	} {
 		t.Run(name, func(t *testing.T) {
