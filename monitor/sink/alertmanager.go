@@ -22,6 +22,7 @@ const (
 	alertsPath = "/api/v2/alerts"
 	// skipFor is how long a member that did not answer is only asked when no
 	// other takes an alert: one that hangs must not slow down ten thousand of them.
+	// It is given every end: all attempts at an end are over before skipFor is.
 	skipFor = 10 * time.Second
 	// endings is how often the end of an alert is given to a cluster until all
 	// members have taken it; one that misses it would show the alert for years.
@@ -99,7 +100,7 @@ func (am *alertmanager) deliver(ctx context.Context, a alarm) dispatch.Answer {
 	now := time.Now()
 	var first, last []*member
 	for _, m := range am.members {
-		if m.isSkipped(now) {
+		if a.m.Status == monitor.Onset && m.isSkipped(now) {
 			last = append(last, m)
 		} else {
 			first = append(first, m)
