@@ -209,6 +209,7 @@ func pingOperations() map[string]operation {
 	describe("POST", "/v1/watchdog/{event}/{source}", "Watchdog", "Take a notification of Alertmanager's webhook as a heartbeat",
 		"Of an alert that fires all the time: while it fires the source is alive. It needs the server's token, if there is one, or a ping key that is for the event.",
 		reply{204, "It is stored, or no alert of it fires", nil, ""})
+	out["POST /v1/watchdog/{event}/{source}"].other[415] = "Not JSON, or packed otherwise than by gzip (media_type)"
 	add("/v1/ping/{event}/{source}", "Ping", "Tell that a source is alive", "It needs the server's token, if there is one, or a ping key that is for the event. The key may also be given as ?key=.")
 	add("/v1/ping/{event}/{source}/{what}", "PingSignal", "Tell that a run starts, failed, or ended with an exit code", "It needs the server's token, if there is one, or a ping key that is for the event. The key may also be given as ?key=.")
 	add("/v1/ping/key/{key}/{event}/{source}", "PingWithKey", "Tell that a source is alive", "")

@@ -262,6 +262,13 @@ func TestTooMuchInHand(t *testing.T) {
 	if w := r.do("POST", "/v1/beats", beat); w.Code != 200 {
 		t.Errorf("a light body is refused for what others have in hand: %d %s", w.Code, w.Body)
 	}
+	const firing = `{"alerts":[{"status":"firing"}]}`
+	if w := r.do("POST", "/v1/watchdog/e/a", strings.Repeat(" ", smallBody)+firing); w.Code != 429 || w.Header().Get("Retry-After") == "" {
+		t.Errorf("a notification: %d %s", w.Code, w.Body)
+	}
+	if w := r.do("POST", "/v1/watchdog/e/a", firing); w.Code != 204 {
+		t.Errorf("a light notification is refused for what others have in hand: %d %s", w.Code, w.Body)
+	}
 	if held := r.http.bufferPool.held.Load(); held != maxHeld {
 		t.Errorf("%d bytes are held, want %d", held, maxHeld)
 	}

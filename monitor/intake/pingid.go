@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -151,30 +150,52 @@ func (h *HTTP) watchdog(w http.ResponseWriter, r *http.Request, key *PingKey) er
 	if !key.allows(of.Check) {
 		return fmt.Errorf("%w: %q", errNotFor, of.Check)
 	}
-	var n struct {
-		Alerts []struct {
-			Status string `json:"status"`
-		} `json:"alerts"`
+	firing, err := h.isFiring(w, r)
+	if err != nil {
+		return err
 	}
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, MaxBody)).Decode(&n); err != nil {
-		if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+	if firing {
+		ctx, cancel := context.WithTimeout(r.Context(), h.cfg.Timeout)
+		defer cancel()
+		if err := h.recordOne(ctx, monitor.Heartbeat{Check: of.Check, Source: of.Source}); err != nil {
 			return err
-		}
-		return errAlerts
-	}
-	if len(n.Alerts) == 0 {
-		return errAlerts
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), h.cfg.Timeout)
-	defer cancel()
-	for _, a := range n.Alerts {
-		if a.Status == "firing" {
-			if err := h.recordOne(ctx, monitor.Heartbeat{Check: of.Check, Source: of.Source}); err != nil {
-				return err
-			}
-			break
 		}
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
+}
+
+// isFiring reports whether an alert of the notification in a request's body fires.
+func (h *HTTP) isFiring(w http.ResponseWriter, r *http.Request) (bool, error) {
+	d, done, err := h.bufferPool.take(w, r)
+	if err != nil {
+		return false, err
+	}
+	defer done()
+	return anyFiring(d.body.Bytes())
+}
+
+// anyFiring scans a notification, as the other bodies are scanned: a list of small alerts would take many times its bytes
+// if it were decoded.
+func anyFiring(body []byte) (firing bool, err error) {
+	s := scanner{data: body}
+	alerts, err := s.member("alerts")
+	if err != nil || len(alerts) == 0 || alerts[0] != '[' {
+		return false, errAlerts
+	}
+	s = scanner{data: alerts, at: 1}
+	for first := true; ; first = false {
+		more, err := s.next(first, ']')
+		switch {
+		case err != nil, !more && first: // a notification has at least one
+			return false, errAlerts
+		case !more:
+			return firing, nil
+		}
+		status, err := s.member("status")
+		if err != nil || !absent(status) && !isText(status) {
+			return false, errAlerts
+		}
+		firing = firing || string(status) == `"firing"`
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -200,6 +201,14 @@ func TestWatchdog(t *testing.T) {
 		{"/v1/watchdog/x/prometheus", firing, 404, 0},
 		{"/v1/watchdog/e/prometheus", `{"alerts":[]}`, 400, 0},
 		{"/v1/watchdog/e/prometheus", `alive`, 400, 0},
+		{"/v1/watchdog/e/prometheus", ``, 400, 0},
+		{"/v1/watchdog/e/prometheus", `[` + firing + `]`, 400, 0},
+		{"/v1/watchdog/e/prometheus", firing[:len(firing)-1], 400, 0},
+		{"/v1/watchdog/e/prometheus", `{"alerts":{"status":"firing"}}`, 400, 0},
+		{"/v1/watchdog/e/prometheus", `{"alerts":["firing"]}`, 400, 0},
+		{"/v1/watchdog/e/prometheus", `{"status":"firing","alerts":[{"status":null},{"labels":{"status":"firing"}},{}]}`, 204, 0},
+		{"/v1/watchdog/e/prometheus", `{"alerts":[{"status":7}]}`, 400, 0},
+		{"/v1/watchdog/e/prometheus", strings.Repeat(" ", int(MaxBody)+1), 413, 0},
 		{"/v1/watchdog/e/a%00", firing, 400, 0},
 	} {
 		r := newRig(t, HTTPConfig{})
@@ -214,6 +223,15 @@ func TestWatchdog(t *testing.T) {
 	}
 	if w := r.do("POST", "/v1/watchdog/e/p", firing, "Authorization", "Bearer "+anyKey); w.Code != 204 {
 		t.Errorf("with a key: %d %s", w.Code, w.Body)
+	}
+	// What is promised of every body: it takes at most about 8 times its size.
+	long := `{"alerts":[` + strings.Repeat("0,", 1<<19) + "0]}"
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	w := r.do("POST", "/v1/watchdog/e/p", long, "Authorization", "Bearer "+anyKey)
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; w.Code != 400 || took > uint64(8*len(long)) {
+		t.Errorf("%d KiB were answered %d and took %d KiB", len(long)>>10, w.Code, took>>10)
 	}
 }
 

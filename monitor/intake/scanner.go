@@ -107,6 +107,32 @@ func (s *scanner) value(depth int) ([]byte, error) {
 	return s.data[start:s.at], nil
 }
 
+// member moves past the next value, which must be an object, and returns its last member of a name as it was written, nil
+// if there is none.
+func (s *scanner) member(name string) (raw []byte, err error) {
+	if s.peek() != '{' {
+		return nil, s.fail("an object is missing")
+	}
+	s.at++
+	for first := true; ; first = false {
+		more, err := s.next(first, '}')
+		if err != nil || !more {
+			return raw, err
+		}
+		key, err := s.key()
+		if err != nil {
+			return nil, err
+		}
+		value, err := s.value(1)
+		if err != nil {
+			return nil, err
+		}
+		if string(key) == name {
+			raw = value
+		}
+	}
+}
+
 func (s *scanner) object(depth int) error {
 	if depth >= maxDepth {
 		return s.fail("nested too deep")
