@@ -93,6 +93,12 @@ func TooManyWrongKeys(r *http.Request) bool {
 	return ok && l.allow(r, caller{}, wrongToken) != nil
 }
 
+// HasSentTooManyWrongKeys reports whether TooManyWrongKeys would say so now, and counts nothing.
+func HasSentTooManyWrongKeys(r *http.Request) bool {
+	l, ok := r.Context().Value(limiterKey{}).(*limiter)
+	return ok && l.isOver(r, caller{}, wrongToken)
+}
+
 // limiterKey is that of the limiter in the context of a request whose handler checks keys itself.
 type limiterKey struct{}
 

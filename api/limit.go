@@ -112,24 +112,38 @@ func newLimiter(limits Limits) *limiter {
 
 // allow returns a [limitedError] when the caller is over its rate.
 func (l *limiter) allow(r *http.Request, who caller, scope access.Scope) error {
-	rate := l.limits.rateOf(scope)
-	if rate.PerSecond < 0 {
+	key, rate, limited := l.bucketOf(r, who, scope)
+	if !limited {
 		return nil
-	}
-	key := bucketKey{token: who.token.ID, scope: scope}
-	addr := addressOf(r)
-	// This host is trusted unless a proxy on it forwards other callers. Guesses of tokens are limited even so.
-	if addr.IsLoopback() && !l.limits.Loopback && scope != wrongToken {
-		return nil
-	}
-	if key.token == "" {
-		key.addr = ratelimit.Network(addr)
 	}
 	if wait, _ := l.buckets.Take(key, rate.PerSecond, float64(rate.Burst), l.now()); wait > 0 {
 		l.limited.Of(string(scope)).Inc()
 		return limitedError{scope, rate, wait}
 	}
 	return nil
+}
+
+// isOver reports whether allow would return an error, and counts nothing.
+func (l *limiter) isOver(r *http.Request, who caller, scope access.Scope) bool {
+	key, rate, limited := l.bucketOf(r, who, scope)
+	return limited && l.buckets.IsEmpty(key, rate.PerSecond, float64(rate.Burst), l.now())
+}
+
+func (l *limiter) bucketOf(r *http.Request, who caller, scope access.Scope) (key bucketKey, rate Rate, limited bool) {
+	rate = l.limits.rateOf(scope)
+	if rate.PerSecond < 0 {
+		return key, rate, false
+	}
+	key = bucketKey{token: who.token.ID, scope: scope}
+	addr := addressOf(r)
+	// This host is trusted unless a proxy on it forwards other callers. Guesses of tokens are limited even so.
+	if addr.IsLoopback() && !l.limits.Loopback && scope != wrongToken {
+		return key, rate, false
+	}
+	if key.token == "" {
+		key.addr = ratelimit.Network(addr)
+	}
+	return key, rate, true
 }
 
 // addressOf is where a request came from; the zero address if that is none.

@@ -42,7 +42,9 @@ func TestRefusalsAreLogged(t *testing.T) {
 // TestWrongKeysOfHeartbeats: guesses of tokens at /v1/beats are limited by address, counted and logged, and those who share the
 // address and have a right one are not.
 func TestWrongKeysOfHeartbeats(t *testing.T) {
-	in, err := intake.NewHTTP(intake.HTTPConfig{Flow: nowhere{}, Authorize: MayIngest, TooManyWrong: TooManyWrongKeys})
+	in, err := intake.NewHTTP(intake.HTTPConfig{
+		Flow: nowhere{}, Reports: struct{ intake.ReportStore }{}, Authorize: MayIngest, TooManyWrong: TooManyWrongKeys, HasSentTooMany: HasSentTooManyWrongKeys,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,6 +69,10 @@ func TestWrongKeysOfHeartbeats(t *testing.T) {
 		}
 		if body := g.do(configToken1, "GET", "/metrics", "").Body; !strings.Contains(body, `understudy_http_limited_total{scope="wrong token"} 2`) {
 			t.Error("guesses are not counted")
+		}
+		// There is no store here: it is not asked.
+		if a := g.do("", "GET", "/ping/d1665499-e827-441f-bf13-8f15e8f4c0b9", ""); a.Status != 429 {
+			t.Errorf("then a UUID is answered %d %s, want 429", a.Status, a.Body)
 		}
 		g.s.stop()
 	})

@@ -31,16 +31,32 @@ func (l Limiter[K]) Take(key K, perSecond, burst float64, now time.Time) (wait t
 	b := l.buckets.GetOrAdd(key, func() *bucket { return &bucket{left: burst, since: now} })
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if passed := now.Sub(b.since).Seconds(); passed > 0 {
-		b.left = min(burst, b.left+passed*perSecond)
-		b.since = now
-	}
+	b.fill(perSecond, burst, now)
 	if b.left < 1 {
 		b.denied++
 		return time.Duration((1 - b.left) / perSecond * float64(time.Second)), b.denied
 	}
 	b.left--
 	return 0, b.denied
+}
+
+// IsEmpty reports whether Take would deny a request now. It takes none, and a key that never took one gets no bucket.
+func (l Limiter[K]) IsEmpty(key K, perSecond, burst float64, now time.Time) bool {
+	b, ok := l.buckets.Get(key)
+	if !ok {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fill(perSecond, burst, now)
+	return b.left < 1
+}
+
+func (b *bucket) fill(perSecond, burst float64, now time.Time) {
+	if passed := now.Sub(b.since).Seconds(); passed > 0 {
+		b.left = min(burst, b.left+passed*perSecond)
+		b.since = now
+	}
 }
 
 // Network is the range in which one caller can choose its address: a host usually gets a whole IPv6 /64, and could

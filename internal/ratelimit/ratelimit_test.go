@@ -16,7 +16,12 @@ func TestTake(t *testing.T) {
 	expect := func(key string, want int) {
 		t.Helper()
 		for n := 0; ; n++ {
-			if wait, _ := take(key); wait > 0 {
+			empty := l.IsEmpty(key, 2, 3, now)
+			wait, _ := take(key)
+			if empty != (wait > 0) {
+				t.Errorf("%s after %d: empty is %v, and the next waits %v", key, n, empty, wait)
+			}
+			if wait > 0 {
 				if n != want {
 					t.Errorf("%s: %d were taken, want %d", key, n, want)
 				}

@@ -105,7 +105,8 @@ func (s *servedMonitor) makeIntake(cfg *settings.Server) (err error) {
 	}
 	over := intake.HTTPConfig{
 		Flow: s.inlet.OpenPath(settings.ProvenPath("http")), Keys: keys, Letters: s.letters, Reports: s.table, Ready: s.ready, Logger: s.host.Log,
-		AnyDomain: s.anyDomain, RejectUnknown: s.cfg.Unknown == "reject", TooManyWrong: api.TooManyWrongKeys,
+		AnyDomain: s.anyDomain, RejectUnknown: s.cfg.Unknown == "reject",
+		TooManyWrong: api.TooManyWrongKeys, HasSentTooMany: api.HasSentTooManyWrongKeys,
 	}
 	if cfg.Token != "" {
 		over.Authorize = api.MayIngest

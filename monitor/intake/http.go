@@ -37,9 +37,12 @@ type HTTPConfig struct {
 	RejectUnknown bool
 	// Authorize reports whether a request has the API's own token. nil: whoever has no key may send beats.
 	Authorize func(*http.Request) bool
-	// TooManyWrong is called for each request with a wrong key, or without one where one is needed. It reports whether its
-	// sender has sent too many, and is to be refused at once. nil: only their number at one time is bounded.
+	// TooManyWrong is called for each request with a wrong key or UUID, or without a key where one is needed. It reports whether
+	// its sender has sent too many, and is to be refused at once. nil: only their number at one time is bounded.
 	TooManyWrong func(*http.Request) bool
+	// HasSentTooMany reports whether TooManyWrong would refuse a request, and counts nothing: a UUID is found to be wrong only
+	// when the store has been asked, and for such a sender it is not. nil: nobody has.
+	HasSentTooMany func(*http.Request) bool
 	// Timeout of storing what a request brought. Default 10 s.
 	Timeout time.Duration
 	// Logger; nil is silent.
@@ -71,6 +74,7 @@ type HTTP struct {
 	ignored    ignored // VES events
 	gate       *gate
 	ids        pingIDs
+	lookups    chan struct{} // of IDs, those under way
 	bufferPool bufferPool
 }
 
@@ -84,7 +88,7 @@ func NewHTTP(c HTTPConfig) (*HTTP, error) {
 		return nil, err
 	}
 	c = c.withDefaults()
-	return &HTTP{cfg: c, ignored: ignored{log: c.Logger, path: c.Name}, gate: g}, nil
+	return &HTTP{cfg: c, ignored: ignored{log: c.Logger, path: c.Name}, gate: g, lookups: make(chan struct{}, maxLookups)}, nil
 }
 
 // Ignored are the VES events that came by HTTP and that no check counts.

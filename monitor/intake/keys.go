@@ -66,7 +66,7 @@ func (k *PingKey) allows(check string) bool {
 	return k == nil || len(k.Checks) == 0 || slices.ContainsFunc(k.Checks, func(p string) bool { return glob.Match(p, check) })
 }
 
-// A wrong key is answered after denyAfter, at most denySlots of them at a time: guessing stays slow, and cheap to refuse.
+// A wrong key or UUID is answered after denyAfter, at most denySlots of them at a time: guessing stays slow, and cheap to refuse.
 const (
 	denyAfter = time.Second
 	denySlots = 64
@@ -74,16 +74,24 @@ const (
 
 // gate decides which requests may send heartbeats.
 type gate struct {
-	keys      []PingKey
-	sums      [][sha256.Size]byte
-	authorize func(*http.Request) bool
-	tooMany   func(*http.Request) bool
-	slots     chan struct{}
+	keys           []PingKey
+	sums           [][sha256.Size]byte
+	authorize      func(*http.Request) bool
+	tooMany        func(*http.Request) bool
+	hasSentTooMany func(*http.Request) bool
+	slots          chan struct{}
 }
 
 func newGate(c HTTPConfig) (*gate, error) {
 	keys := c.Keys
-	g := &gate{keys: slices.Clone(keys), authorize: c.Authorize, tooMany: c.TooManyWrong, slots: make(chan struct{}, denySlots)}
+	never := func(*http.Request) bool { return false }
+	g := &gate{keys: slices.Clone(keys), authorize: c.Authorize, tooMany: never, hasSentTooMany: never, slots: make(chan struct{}, denySlots)}
+	if c.TooManyWrong != nil {
+		g.tooMany = c.TooManyWrong
+	}
+	if c.HasSentTooMany != nil {
+		g.hasSentTooMany = c.HasSentTooMany
+	}
 	for i, k := range keys {
 		if err := k.Validate(); err != nil {
 			return nil, err
@@ -150,16 +158,16 @@ func (g *gate) admit(r *http.Request) (*PingKey, error) {
 		return nil, nil
 	case g.authorize != nil && r.PathValue("key") == "" && g.authorize(r):
 		return nil, nil
-	case g.tooMany != nil && g.tooMany(r):
+	case g.tooMany(r):
 		return nil, errFlood
 	case key == "":
 		return nil, errDenied
 	}
-	return nil, g.deny(r.Context())
+	return nil, g.deny(r.Context(), errDenied)
 }
 
-// deny delays the answer to a wrong key.
-func (g *gate) deny(ctx context.Context) error {
+// deny delays why, the answer to a wrong key or UUID.
+func (g *gate) deny(ctx context.Context, why error) error {
 	select {
 	case g.slots <- struct{}{}:
 		defer func() { <-g.slots }()
@@ -167,7 +175,7 @@ func (g *gate) deny(ctx context.Context) error {
 		return errFlood
 	}
 	pause(ctx, denyAfter)
-	return errDenied
+	return why
 }
 
 // pause returns after d, or when ctx ends.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -14,10 +15,12 @@ import (
 	"github.com/understudy-ha/understudy/monitor"
 )
 
-// How long it is remembered which source an ID stands for, and of how many.
+// How long it counts which source an ID stands for, of how many IDs it is remembered, and how many look-ups the store has
+// at once.
 const (
-	idLasts = time.Minute
-	maxIDs  = 100_000
+	idLasts    = time.Minute
+	maxIDs     = 100_000
+	maxLookups = 64
 )
 
 // pingIDs are the IDs of sources (see [monitor.PingLabel]) that were asked for lately.
@@ -31,11 +34,12 @@ type pingID struct {
 	until time.Time
 }
 
-func (p *pingIDs) find(id string, now time.Time) (monitor.SourceRef, bool) {
+// find returns what an ID stands for, if that still counts, and whether the ID is remembered at all.
+func (p *pingIDs) find(id string, now time.Time) (of monitor.SourceRef, counts, known bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	k := p.known[id]
-	return k.of, now.Before(k.until)
+	k, known := p.known[id]
+	return k.of, now.Before(k.until), known
 }
 
 func (p *pingIDs) remember(id string, of monitor.SourceRef, now time.Time) {
@@ -45,6 +49,12 @@ func (p *pingIDs) remember(id string, of monitor.SourceRef, now time.Time) {
 		p.known = map[string]pingID{}
 	}
 	p.known[id] = pingID{of, now.Add(idLasts)}
+}
+
+func (p *pingIDs) forget(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.known, id)
 }
 
 // pingByID answers /ping/{id} in the form of healthchecks.io.
@@ -83,36 +93,53 @@ func (h *HTTP) admitID(r *http.Request) (of monitor.SourceRef, key *PingKey, err
 	} else if key, err = h.gate.admit(r); err != nil {
 		return of, nil, err
 	}
-	if of, known := h.ids.find(id, time.Now()); known {
+	of, counts, known := h.ids.find(id, time.Now())
+	if counts {
 		return of, key, nil
 	}
 	if err := lease.ValidateText("id", id, 1, monitor.MaxName); err != nil {
 		return of, nil, err
 	}
-	// Whoever guesses waits, as with wrong keys, and cannot keep the store busy.
-	select {
-	case h.gate.slots <- struct{}{}:
-		defer func() { <-h.gate.slots }()
-	default:
+	guarded := secret && !h.gate.open()
+	// Whoever guesses must not keep the store busy. An ID that was right before is not a guess: behind a proxy the pings of
+	// all jobs and all guesses come from one address.
+	if guarded && !known && h.gate.hasSentTooMany(r) {
 		return of, nil, errFlood
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), h.cfg.Timeout)
+	of, err = h.lookUp(r.Context(), id)
+	switch {
+	case !guarded || !errors.Is(err, errID):
+		return of, key, err
+	case h.gate.tooMany(r):
+		return of, nil, errFlood
+	}
+	return of, nil, h.gate.deny(r.Context(), errID)
+}
+
+// lookUp asks the store for the source that an ID stands for, and remembers it. It waits for its turn: that the store is slow,
+// or that others guess, is not the sender's fault.
+func (h *HTTP) lookUp(ctx context.Context, id string) (of monitor.SourceRef, err error) {
+	ctx, cancel := context.WithTimeout(ctx, h.cfg.Timeout)
 	defer cancel()
+	select {
+	case h.lookups <- struct{}{}:
+		defer func() { <-h.lookups }()
+	case <-ctx.Done():
+		return of, ctx.Err()
+	}
 	found, err := h.cfg.Reports.Sources(ctx, monitor.SourceQuery{Label: monitor.PingLabel, Value: id, Limit: 2})
 	switch {
 	case err != nil:
-		return of, nil, err
+		return of, err
 	case len(found) > 1:
-		return of, nil, fmt.Errorf("%w: %s/%s and %s/%s", errTwice, found[0].Check, found[0].Source, found[1].Check, found[1].Source)
+		return of, fmt.Errorf("%w: %s/%s and %s/%s", errTwice, found[0].Check, found[0].Source, found[1].Check, found[1].Source)
 	case len(found) == 0:
-		if secret && !h.gate.open() {
-			pause(r.Context(), denyAfter)
-		}
-		return of, nil, errID
+		h.ids.forget(id)
+		return of, errID
 	}
 	of = monitor.SourceRef{Check: found[0].Check, Source: found[0].Source}
 	h.ids.remember(id, of, time.Now())
-	return of, key, nil
+	return of, nil
 }
 
 // isUUID reports whether a text is a UUID in its usual form.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"runtime"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ import (
 type reports struct {
 	sources []monitor.SourceRecord
 	fail    error
+	block   chan struct{} // if set, holds up each Sources until it can be received from
 
 	mu    sync.Mutex
 	asked int
@@ -35,7 +37,14 @@ func (s *reports) KeepReport(_ context.Context, of monitor.SourceRef, r monitor.
 	return nil
 }
 
-func (s *reports) Sources(_ context.Context, q monitor.SourceQuery) (out []monitor.SourceRecord, err error) {
+func (s *reports) Sources(ctx context.Context, q monitor.SourceQuery) (out []monitor.SourceRecord, err error) {
+	if s.block != nil {
+		select {
+		case <-s.block:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked++
@@ -152,6 +161,64 @@ func TestPingIDKeys(t *testing.T) {
 		r.do("GET", "/ping/"+jobID, "")
 		if store.asked != asked+1 {
 			t.Error("the store is never asked again")
+		}
+	})
+}
+
+// TestGuessedIDs: guesses of UUIDs, however many, delay no ping with an ID that is right, and the store has no work with
+// those of a sender that has sent too many, but whose IDs that were right before still count. What waits for a slow store is
+// not a guess.
+func TestGuessedIDs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newReports()
+		over := false
+		r := newRig(t, HTTPConfig{Reports: store, Keys: keys(), Authorize: guarded, HasSentTooMany: func(*http.Request) bool { return over }})
+		begun := time.Now()
+		statuses := make(chan int, 2*denySlots)
+		ping := func(id string) { statuses <- r.do("GET", "/ping/"+id, "").Code }
+		for range denySlots {
+			go ping(runID)
+		}
+		synctest.Wait()
+		if w := r.do("GET", "/ping/"+jobID, ""); w.Code != 200 || time.Since(begun) != 0 {
+			t.Errorf("amid guesses the right ID is answered %d after %v: %s", w.Code, time.Since(begun), w.Body)
+		}
+		if w := r.do("GET", "/ping/"+runID, ""); w.Code != 429 || w.Header().Get("Retry-After") == "" {
+			t.Errorf("one guess more than is bearable: %d", w.Code)
+		}
+		for range denySlots {
+			if status := <-statuses; status != 404 {
+				t.Errorf("a guess: %d", status)
+			}
+		}
+
+		time.Sleep(idLasts)
+		over = true
+		asked := store.asked
+		if w := r.do("GET", "/ping/"+runID, ""); w.Code != 429 || store.asked != asked {
+			t.Errorf("a guess of a sender that has sent too many: %d, and the store was asked %d times", w.Code, store.asked-asked)
+		}
+		if w := r.do("GET", "/ping/nightly?key="+anyKey, ""); w.Code != 200 {
+			t.Errorf("an ID with a key, from that sender: %d %s", w.Code, w.Body)
+		}
+		store.block = make(chan struct{})
+		for range 2 * denySlots {
+			go ping(jobID)
+		}
+		synctest.Wait()
+		close(store.block)
+		for range 2 * denySlots {
+			if status := <-statuses; status != 200 {
+				t.Errorf("a ping that waited for the store: %d", status)
+			}
+		}
+
+		time.Sleep(idLasts)
+		store.sources = nil
+		for _, want := range []int{404, 429} {
+			if w := r.do("GET", "/ping/"+jobID, ""); w.Code != want {
+				t.Errorf("an ID that is right no longer: %d, want %d", w.Code, want)
+			}
 		}
 	})
 }
