@@ -127,10 +127,15 @@ func (h *HTTP) lookUp(ctx context.Context, id string) (of monitor.SourceRef, err
 	case <-ctx.Done():
 		return of, ctx.Err()
 	}
-	found, err := h.cfg.Reports.Sources(ctx, monitor.SourceQuery{Label: monitor.PingLabel, Value: id, Limit: 2})
+	var found []monitor.SourceRecord
+	for _, label := range spellings(id) {
+		some, err := h.cfg.Reports.Sources(ctx, monitor.SourceQuery{Label: monitor.PingLabel, Value: label, Limit: 2})
+		if err != nil {
+			return of, err
+		}
+		found = append(found, some...)
+	}
 	switch {
-	case err != nil:
-		return of, err
 	case len(found) > 1:
 		return of, fmt.Errorf("%w: %s/%s and %s/%s", errTwice, found[0].Check, found[0].Source, found[1].Check, found[1].Source)
 	case len(found) == 0:
@@ -140,6 +145,15 @@ func (h *HTTP) lookUp(ctx context.Context, id string) (of monitor.SourceRef, err
 	of = monitor.SourceRef{Check: found[0].Check, Source: found[0].Source}
 	h.ids.remember(id, of, time.Now())
 	return of, nil
+}
+
+// spellings are the labels that an ID stands for: of a UUID that in capitals, too, as uuidgen of macOS writes it. Stores
+// find labels as they were declared.
+func spellings(id string) []string {
+	if upper := strings.ToUpper(id); isUUID(id) && upper != id {
+		return []string{id, upper}
+	}
+	return []string{id}
 }
 
 // isUUID reports whether a text is a UUID in its usual form.

@@ -59,6 +59,10 @@ func (s *reports) Sources(ctx context.Context, q monitor.SourceQuery) (out []mon
 const (
 	jobID = "d1665499-e827-441f-bf13-8f15e8f4c0b9"
 	runID = "0b6d1f0e-52a3-4a76-8b4c-7f3d1c2a9e55"
+
+	macID  = "4e1f0c1b-6a5d-4d0e-9a55-0f6f4a7f2c31" // as uuidgen of macOS writes it: in capitals
+	zeroID = "00000000-0000-0000-0000-000000000000"
+	lowID  = "9c2e6f3a-17d4-4b8e-a1c0-5d3b7e9f2a64" // of two sources, of one in capitals
 )
 
 func newReports() *reports {
@@ -67,6 +71,7 @@ func newReports() *reports {
 	}
 	return &reports{sources: []monitor.SourceRecord{
 		source("e", "job", jobID), source("e", "named", "nightly"), source("e", "one", "twice"), source("f", "other", "twice"), source("f", "foreign", "foreign"),
+		source("e", "mac", strings.ToUpper(macID)), source("e", "zero", zeroID), source("e", "low", lowID), source("e", "up", strings.ToUpper(lowID)),
 	}}
 }
 
@@ -99,6 +104,10 @@ func TestPingByID(t *testing.T) {
 		{path: "/ping/" + jobID + "/256", status: 400},
 		{path: "/ping/" + jobID + "/done", status: 404},
 		{path: "/ping/" + jobID + "?rid=7", status: 400},
+		{path: "/ping/" + macID, status: 200, want: &monitor.Heartbeat{Check: "e", Source: "mac"}},
+		{path: "/ping/" + strings.ToUpper(macID), status: 200, want: &monitor.Heartbeat{Check: "e", Source: "mac"}},
+		{path: "/ping/" + zeroID, status: 200, want: &monitor.Heartbeat{Check: "e", Source: "zero"}},
+		{path: "/ping/" + lowID, status: 409},
 		{path: "/ping/" + runID, status: 404},
 		{path: "/ping/nobody", status: 404},
 		{path: "/ping/twice", status: 409},
@@ -159,7 +168,7 @@ func TestPingIDKeys(t *testing.T) {
 		}
 		time.Sleep(idLasts)
 		r.do("GET", "/ping/"+jobID, "")
-		if store.asked != asked+1 {
+		if store.asked != asked+2 { // for both spellings
 			t.Error("the store is never asked again")
 		}
 	})
