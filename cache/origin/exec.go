@@ -65,25 +65,59 @@ func (c ExecConfig) Validate() error {
 	return nil
 }
 
-// interpreted reports whether a shell is given a script that contains the key.
+// interpreted reports whether a shell is given a script that contains the key. With a c among its options, the script is
+// the first word that is no option: sh -c -ex '…'. A shell may also be an argument of a program that has a -c of its own
+// (su -s /bin/sh user -c '…'): behind other words, a word right after an option that ends in c is taken for a script.
 func interpreted(command []string) bool {
-	at := slices.IndexFunc(command, func(word string) bool {
-		switch filepath.Base(word) {
-		case "sh", "bash", "dash", "ash", "ksh", "mksh", "zsh", "fish", "busybox":
-			return true
-		}
-		return false
-	})
+	at := slices.IndexFunc(command, isShell)
 	if at < 0 {
 		return false
 	}
+	options, script, arguments := true, false, 0
 	for i, word := range command[at+1:] {
-		flag := strings.HasPrefix(word, "-") && !strings.HasPrefix(word, "--") && strings.HasSuffix(word, "c")
-		if next := at + i + 2; flag && next < len(command) {
-			return strings.Contains(command[next], keyMark)
+		keyed, before := strings.Contains(word, keyMark), command[at+i]
+		option := options && word != "--" && (strings.HasPrefix(word, "-") || strings.HasPrefix(word, "+"))
+		script = script || option && takesScript(word) || !options && takesScript(before) && strings.HasSuffix(before, "c")
+		switch {
+		case keyed && script:
+			return true
+		case option && takesArgument(word):
+			arguments++
+		case option, word == "--":
+		case isShell(word):
+			options, script, arguments = true, false, 0
+		case options && arguments > 0:
+			arguments--
+		case script:
+			return false // what follows are arguments of the script
+		default:
+			options = false
 		}
 	}
 	return false
+}
+
+func isShell(word string) bool {
+	switch filepath.Base(word) {
+	case "sh", "bash", "dash", "ash", "ksh", "mksh", "zsh", "fish", "busybox":
+		return true
+	}
+	return false
+}
+
+// takesScript is whether an option says that a script follows, perhaps after other options.
+func takesScript(option string) bool {
+	short := strings.HasPrefix(option, "-") && !strings.HasPrefix(option, "--")
+	return short && strings.Contains(option, "c") || strings.HasPrefix(option, "--command")
+}
+
+// takesArgument is whether an option of a shell has an argument of its own: sh -euo pipefail, bash --rcfile FILE.
+func takesArgument(option string) bool {
+	switch option {
+	case "--rcfile", "--init-file", "--emulate":
+		return true
+	}
+	return !strings.HasPrefix(option, "--") && strings.ContainsAny(option, "oO")
 }
 
 type program struct {

@@ -246,6 +246,15 @@ func TestExecConfig(t *testing.T) {
 		{Command: []string{"sh", "-c", "echo {key}"}},
 		{Command: []string{"/bin/bash", "-e", "-xc", "echo '{key}'"}},
 		{Command: []string{"env", "A=b", "dash", "-c", "echo {key}"}},
+		{Command: []string{"sh", "-ce", "echo {key}"}},
+		{Command: []string{"sh", "-cx", "--", "echo {key}"}},
+		{Command: []string{"sh", "-c", "-e", "+x", "echo {key}"}},
+		{Command: []string{"bash", "-c", "--", "echo {key}"}},
+		{Command: []string{"bash", "-ceuo", "pipefail", "echo {key}"}},
+		{Command: []string{"bash", "--rcfile", "/dev/null", "-O", "extglob", "-ce", "echo {key}"}},
+		{Command: []string{"env", "busybox", "sh", "-ce", "cat {key}/sh"}},
+		{Command: []string{"env", "fish", "--command=echo {key}"}},
+		{Command: []string{"su", "-s", "/bin/sh", "nobody", "-c", "echo {key}"}},
 	} {
 		if _, err := Exec(c); !errors.Is(err, lease.ErrInvalid) {
 			t.Errorf("%+v: %v", c, err)
@@ -253,6 +262,8 @@ func TestExecConfig(t *testing.T) {
 	}
 	for _, command := range [][]string{
 		{"sh", "-c", `echo "$1"`, "--", "{key}"}, {"sh", "-c", "echo $UNDERSTUDY_KEY"}, {"sh", "-x", "/dev/null", "{key}"}, {"echo", "-c", "{key}"},
+		{"sh", "-ceuo", "pipefail", `echo "$1"`, "--", "{key}"}, {"sh", "-ce", "--", `echo "$1"`, "-", "{key}"}, {"sh", "/dev/null", "-cache", "{key}"},
+		{"sh", "-c", `exec "$@"`, "sh", "echo", "-c", "{key}"},
 	} {
 		if _, err := Exec(ExecConfig{Command: command}); err != nil {
 			t.Errorf("%q: %v", command, err)
