@@ -168,6 +168,10 @@ func (o *origin) redirect(next *http.Request, before []*http.Request) error {
 	case last.URL.Scheme == "https" && next.URL.Scheme != "https":
 		return errors.New("a redirect from https to http is not followed")
 	}
+	// net/http puts the last URL here, whole: its query may be a secret. One that is configured is the first request's too.
+	if before[0].Header.Get("Referer") == "" {
+		next.Header.Del("Referer")
+	}
 	if next.URL.Host != before[0].URL.Host {
 		for name := range o.Header {
 			next.Header.Del(name)

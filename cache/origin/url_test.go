@@ -235,11 +235,11 @@ func TestURLUpgrade(t *testing.T) {
 func TestURLRedirects(t *testing.T) {
 	secret := func(c *URLConfig) { c.Header = http.Header{"X-Secret": {"s"}} }
 	heard := func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprint(w, r.Header.Get("X-Secret"), r.Header.Get(HeaderTerm))
+		fmt.Fprint(w, r.Header.Get("X-Secret"), r.Header.Get(HeaderTerm), r.Header.Get("Referer"))
 	}
 	other := httptest.NewServer(http.HandlerFunc(heard))
 	defer other.Close()
-	s := serve(t, "/{key}", func(w http.ResponseWriter, r *http.Request) {
+	s := serve(t, "/{key}?token=hidden", func(w http.ResponseWriter, r *http.Request) {
 		var left int
 		if n, _ := fmt.Sscanf(r.URL.Path, "/%d", &left); n == 1 && left > 0 {
 			http.Redirect(w, r, fmt.Sprint("/", left-1), http.StatusFound)
