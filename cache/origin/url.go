@@ -143,19 +143,26 @@ func URL(c URLConfig) (cache.Origin, error) {
 	if c.Client != nil {
 		o.client = *c.Client
 	} else {
-		o.client.Transport = &http.Transport{
-			Proxy:                  http.ProxyFromEnvironment, // leaves loopback alone
-			DialContext:            (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
-			ForceAttemptHTTP2:      true,
-			MaxIdleConns:           1024,
-			MaxIdleConnsPerHost:    1024,
-			IdleConnTimeout:        15 * time.Second,
-			TLSHandshakeTimeout:    10 * time.Second,
-			MaxResponseHeaderBytes: maxHeader,
-		}
+		o.client.Transport = newTransport()
 	}
 	o.client.CheckRedirect = o.redirect
 	return o.fetch, nil
+}
+
+func newTransport() *http.Transport {
+	return &http.Transport{
+		Proxy:             http.ProxyFromEnvironment, // leaves loopback alone
+		DialContext:       (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+		ForceAttemptHTTP2: true,
+		// Without pings, a connection whose other end is gone without a word stays in use until TCP gives it up, after
+		// some 15 minutes: a request that times out closes its connection over HTTP/1.1 alone.
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 10 * time.Second, PingTimeout: 5 * time.Second},
+		MaxIdleConns:           1024,
+		MaxIdleConnsPerHost:    1024,
+		IdleConnTimeout:        15 * time.Second,
+		TLSHandshakeTimeout:    10 * time.Second,
+		MaxResponseHeaderBytes: maxHeader,
+	}
 }
 
 func (o *origin) redirect(next *http.Request, before []*http.Request) error {

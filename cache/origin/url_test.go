@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -273,6 +276,68 @@ func TestURLRedirects(t *testing.T) {
 	if _, err := get(t, down, "k"); err == nil || !strings.Contains(err.Error(), "from https to http") {
 		t.Errorf("from https to http: %v", err)
 	}
+}
+
+// pipes is a listener without a network.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	if c, open := <-p; open {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (p pipes) Close() error   { close(p); return nil }
+func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// severed is a connection whose other end hears nothing any more once gone is set.
+type severed struct {
+	net.Conn
+	gone *atomic.Bool
+}
+
+func (s severed) Write(p []byte) (int, error) {
+	if s.gone.Load() {
+		return len(p), nil
+	}
+	return s.Conn.Write(p)
+}
+
+// TestURLOriginMoves: over HTTP/2, a connection whose other end is gone without a word costs one fetch.
+func TestURLOriginMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var protocols http.Protocols
+		protocols.SetUnencryptedHTTP2(true)
+		listener := make(pipes)
+		server := &http.Server{Protocols: &protocols, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Proto) })}
+		go func() { _ = server.Serve(listener) }()
+		defer server.Close()
+		var gone *atomic.Bool // for the last connection
+		transport := newTransport()
+		transport.Protocols = &protocols
+		transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
+			here, there := net.Pipe()
+			listener <- there
+			gone = new(atomic.Bool)
+			return severed{here, gone}, nil
+		}
+		defer transport.CloseIdleConnections()
+		s, err := URL(URLConfig{URL: "http://origin/{key}", Client: &http.Client{Transport: transport}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v, err := get(t, s, "k"); err != nil || string(v.Data) != "HTTP/2.0" {
+			t.Fatalf("%q, %v", v.Data, err)
+		}
+		gone.Store(true)
+		if _, err := get(t, s, "k"); err == nil {
+			t.Error("an answer over a connection that is gone")
+		}
+		if v, err := get(t, s, "k"); err != nil {
+			t.Errorf("the next fetch: %q, %v", v.Data, err)
+		}
+	})
 }
 
 func TestTTL(t *testing.T) {

@@ -170,6 +170,8 @@ func (c *Cache) source() (cache.Origin, error) {
 		o.Client = &http.Client{Transport: &http.Transport{
 			Proxy: http.ProxyFromEnvironment, TLSClientConfig: trusted,
 			MaxIdleConnsPerHost: 1024, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true,
+			// Pings find out that the other end is gone without a word: see cache/origin.
+			HTTP2: &http.HTTP2Config{SendPingTimeout: 10 * time.Second, PingTimeout: 5 * time.Second},
 		}}
 	}
 	return origin.URL(o)
