@@ -60,13 +60,13 @@ func referred(e protocol.Refer) error {
 	return ErrPassive
 }
 
-// value gives a copy to whoever waited for it.
-func (w *waiter) value(e protocol.Entry, s *sender) {
+// value gives a copy to whoever waited for it; false: the client's connection has no room for it.
+func (w *waiter) value(e protocol.Entry, s *sender) bool {
 	if w.client == nil {
 		w.answer <- answer{entry: e}
-		return
+		return true
 	}
-	s.send(w, wire.Reply{Kind: wire.ReplyValue, Value: e.Value, Expire: e.Expire, Made: e.Made, Term: e.Term})
+	return s.send(w, wire.Reply{Kind: wire.ReplyValue, Value: e.Value, Expire: e.Expire, Made: e.Made, Term: e.Term})
 }
 
 // sender encodes replies to clients, for one goroutine.
@@ -75,19 +75,25 @@ type sender struct {
 	stats   *counters
 }
 
-func (s *sender) send(w *waiter, r wire.Reply) {
+// send is false when the reply is thrown away: too much waits for the client to read it, or its connection has ended.
+func (s *sender) send(w *waiter, r wire.Reply) bool {
 	r.ID = w.id
-	if !w.client.conn.Send(s.encoder.Reply(&r, w.extended)) {
-		s.stats.dropped.Add(1)
+	if w.client.conn.Send(s.encoder.Reply(&r, w.extended)) {
+		return true
 	}
+	s.stats.dropped.Add(1)
+	return false
 }
+
+// whyNoRoom is the answer to a client that asks faster than it reads: without one, it would wait in vain.
+const whyNoRoom = "too many values wait to be read by this client"
 
 // answer is the part of execute for who waits. A token of 0 is nobody's.
 func (l *loop) answer(e protocol.Effect) {
 	switch e := e.(type) {
 	case protocol.Reply:
-		if who := l.takeWaiter(e.Token); who != nil {
-			who.value(e.Entry, &l.replies)
+		if who := l.takeWaiter(e.Token); who != nil && !who.value(e.Entry, &l.replies) {
+			l.refuseWaiter(who, protocol.Refuse{Reason: protocol.Overloaded, Why: whyNoRoom, Wait: time.Second})
 		}
 	case protocol.KeepAlive:
 		switch who := l.waiters[e.Token]; {

@@ -50,7 +50,7 @@ func newClientServer(p *Peer, writes *zmtp.Budget) *clientServer {
 
 func (s *clientServer) listen(addr string) error {
 	cfg := zmtp.Config{
-		Kind: zmtp.ROUTER, MaxMessage: s.cfg.MaxKey + maxRequest, MaxFrames: 16, Budget: s.writes, Log: s.cfg.Log,
+		Kind: zmtp.ROUTER, Queue: max(32<<20, 2*s.cfg.MaxValue), MaxMessage: s.cfg.MaxKey + maxRequest, MaxFrames: 16, Budget: s.writes, Log: s.cfg.Log,
 		Handler: zmtp.Handler{Connected: s.connected, Message: s.handleRequest, Disconnected: s.disconnected},
 	}
 	if s.cfg.Curve != nil {
@@ -141,7 +141,11 @@ func (s *clientServer) handleRequest(conn *zmtp.Conn, m zmtp.Message) {
 	}
 	after := min(r.After, wall)
 	if e, fresh := s.table.useCopy(r.Key, wall); e.Expire > after && !r.Refresh && e.Held() {
-		c.reply(wire.Reply{Kind: wire.ReplyValue, Value: e.Value, Expire: e.Expire, Made: e.Made, Term: e.Term})
+		if !c.self.value(e, &c.out) {
+			s.counters.refused.Add(1)
+			s.refuse(c, wire.CodeOverloaded, whyNoRoom, time.Second)
+			return
+		}
 		if fresh {
 			s.counters.hits.Add(1)
 			return

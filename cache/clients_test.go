@@ -9,6 +9,7 @@ import (
 	"hash/maphash"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -311,6 +312,67 @@ func TestSlowClient(t *testing.T) {
 	eventually(t, "its queue is full", func() bool { return c.peers[0].Stats().Dropped > 0 })
 	other.send("1", "?", soon(), "key")
 	other.want("1", "=")
+}
+
+// A client that asks faster than it reads gets an answer to every request: the value, or that it is overloaded.
+func TestSlowClientIsAnswered(t *testing.T) {
+	made := make(chan struct{})
+	c := newCluster(t, 1, func(ctx context.Context, f Fetch) (Value, error) {
+		if f.Key == "slow" {
+			select {
+			case <-made:
+			case <-ctx.Done():
+			}
+		}
+		return Value{Data: make([]byte, 1<<20)}, nil
+	}, nil).settled()
+	c.get(0, "key", string(make([]byte, 1<<20)))
+	const each = 40
+	hold, replies := make(chan struct{}), make(chan string, 2*each)
+	slow, err := zmtp.Dial(c.members[0].API, zmtp.Config{Kind: zmtp.DEALER, Handler: zmtp.Handler{
+		Connected: func(c *zmtp.Conn) {
+			for _, key := range []string{"slow", "key"} {
+				for range each {
+					c.Send(zmtp.Message{[]byte("1"), []byte("?"), []byte("\x01"), []byte(key), nil, []byte("\x01"), []byte(decimal(patience.Milliseconds()))})
+				}
+			}
+		},
+		Message: func(_ *zmtp.Conn, m zmtp.Message) {
+			<-hold
+			if len(m) > 2 {
+				replies <- string(m[1]) + string(m[2][:min(len(m[2]), 20)])
+			}
+		},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slow.Close()
+	read := sync.OnceFunc(func() { close(hold) })
+	defer read()
+	eventually(t, "all wait or are answered", func() bool { return c.peers[0].Stats().Requests == 2*each && c.peers[0].Stats().Waiting == each })
+	close(made)
+	eventually(t, "nobody waits", func() bool { return c.peers[0].Stats().Waiting == 0 })
+	read()
+	values, refused := 0, 0
+	for range 2 * each {
+		select {
+		case r := <-replies:
+			switch {
+			case r == "="+string(make([]byte, 20)):
+				values++
+			case r == "!"+string(wire.CodeOverloaded):
+				refused++
+			default:
+				t.Errorf("reply %q", r)
+			}
+		case <-time.After(patience):
+			t.Fatalf("%d values and %d refusals for %d requests", values, refused, 2*each)
+		}
+	}
+	if values < 30 || refused == 0 {
+		t.Errorf("%d values, %d refusals", values, refused)
+	}
 }
 
 func TestNotes(t *testing.T) {

@@ -21,7 +21,8 @@ type Config struct {
 
 	// Queue is how many bytes may wait to be written on one connection; default 8 MiB.
 	// A message that would go beyond is refused, except by an empty queue, which takes
-	// any one message.
+	// any one message. The last 32nd is for messages of at most 1 KiB: it can still be said
+	// that a larger one was refused.
 	Queue int
 	// Budget bounds what waits on all connections together, also of other sockets with the same one; nil: no bound.
 	Budget *Budget

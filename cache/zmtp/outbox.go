@@ -15,6 +15,9 @@ import (
 // the reader writes although more input is there.
 const writeChunk = 256 << 10
 
+// smallMessage is a message for which a part of the queue is kept free.
+const smallMessage = 1 << 10
+
 // outbox is the writing half of a connection: a queue of bytes, written by one
 // goroutine at a time. That is the reader, for what was sent while it was busy, with one
 // attempt that does not wait; or else a flusher, which lives until the queue is empty.
@@ -71,7 +74,11 @@ func (o *outbox) enqueue(m Message) (queued, exceeded bool) {
 		return false, false
 	}
 	waiting := len(o.queue) + o.writing
-	if size := wireSize(m, o.sealer != nil); waiting > 0 && waiting+size > o.limit {
+	size, limit := wireSize(m, o.sealer != nil), o.limit
+	if size > smallMessage {
+		limit -= limit / 32
+	}
+	if waiting > 0 && waiting+size > limit {
 		o.dropped++
 		return false, false
 	}
