@@ -56,8 +56,8 @@
 // another peer fetches instead. A peer that hangs or is cut off is noticed after
 // [protocol.Timings.AnnounceTimeout]. A failure of the origin is the answer to every waiting
 // request; one peer tries again after a growing back-off. A storage that fails or hangs loses
-// saved copies but no answers: elections that must first store a term wait on that peer, and
-// other peers hold them. A peer that cannot store terms refuses to fetch.
+// saved copies but no answers: elections that must first store a term wait on that peer, for some
+// 10 s, and other peers hold them. A peer that cannot store terms refuses to fetch, and is not ready.
 //
 // # How a Get is answered
 //

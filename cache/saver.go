@@ -18,11 +18,12 @@ const (
 	saveRecords  = 1000
 	saveBytes    = 8 << 20
 	storageWait  = 10 * time.Second // for one call
+	stopWait     = time.Second      // after that, or when the peer stops: for a call to see that its context has ended
 	saveRetry    = time.Second      // after a failure, with jitter
 	lastSaveWait = 5 * time.Second  // for what is unsaved when the peer stops
 )
 
-// saver writes to the storage, from one goroutine. Copies are written behind: only
+// saver writes to the storage, with one call at a time. Copies are written behind: only
 // the keys that have changed are remembered, and the table is read when it is
 // their turn, so that a slow disk makes copies older in storage, and never takes
 // memory or holds anybody up. What must be durable first goes first, and is
@@ -38,6 +39,7 @@ type saver struct {
 	raised   func(protocol.Raised)
 	durable  func(ticket uint64, err error) // everything up to this ticket was tried
 	failing  bool                           // the last call failed
+	hung     <-chan error                   // the result of a call that has not returned in time; nil: there is none
 
 	mu            sync.Mutex
 	dirty         map[string]struct{}
@@ -128,6 +130,8 @@ func (s *saver) run(ctx context.Context) {
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSaveWait)
 	defer cancel()
+	defer s.waitHung(context.WithoutCancel(ctx)) // whoever closes the storage must not do so during a call
+	s.waitHung(last)
 	_ = s.saveUrgent(last)
 	if keys, _ := s.takeDirty(); s.saveCopies(last, keys) == nil {
 		return
@@ -238,15 +242,17 @@ func (s *saver) saveCopies(ctx context.Context, keys map[string]struct{}) error 
 	batch := make([]Record, 0, min(len(keys), saveRecords))
 	bytes := 0
 	flush := func() error {
-		err := s.call(ctx, "copies", func(ctx context.Context) error { return s.storage.Save(ctx, batch) })
-		if err == nil {
-			s.stats.saves.Add(int64(len(batch)))
-			for _, r := range batch {
-				delete(keys, r.Key)
-			}
+		records := batch
+		err := s.call(ctx, "copies", func(ctx context.Context) error { return s.storage.Save(ctx, records) })
+		if err != nil {
+			return err // a call that hangs may still read the batch
+		}
+		s.stats.saves.Add(int64(len(batch)))
+		for _, r := range batch {
+			delete(keys, r.Key)
 		}
 		batch, bytes = batch[:0], 0
-		return err
+		return nil
 	}
 	var err error
 	for key := range keys {
@@ -275,9 +281,7 @@ func (s *saver) saveCopies(ctx context.Context, keys map[string]struct{}) error 
 }
 
 func (s *saver) call(ctx context.Context, what string, do func(context.Context) error) error {
-	limited, cancel := context.WithTimeout(ctx, storageWait)
-	defer cancel()
-	err := do(limited)
+	err := s.attempt(ctx, do)
 	if err == nil {
 		if s.failing {
 			s.failing = false
@@ -291,4 +295,51 @@ func (s *saver) call(ctx context.Context, what string, do func(context.Context) 
 		s.log.Error("storing "+what+" failed, and is tried again; see to the disk", "err", err)
 	}
 	return fmt.Errorf("storing %s: %w", what, err)
+}
+
+var errHung = fmt.Errorf("the storage has not answered for %v", storageWait)
+
+// attempt makes one call of the storage, on a goroutine of its own: a disk that hangs cannot be interrupted. Until such a
+// call returns, every other one fails at once, because the storage takes one at a time.
+func (s *saver) attempt(ctx context.Context, do func(context.Context) error) error {
+	if s.hung != nil {
+		select {
+		case <-s.hung:
+			s.hung = nil
+		default:
+			return errHung
+		}
+	}
+	limited, cancel := context.WithTimeout(ctx, storageWait)
+	returned := make(chan error, 1)
+	go func() {
+		defer cancel()
+		returned <- do(limited)
+	}()
+	select {
+	case err := <-returned:
+		return err
+	case <-limited.Done():
+	}
+	timer, stop := s.clock.Timer(stopWait)
+	defer stop()
+	select {
+	case err := <-returned:
+		return err
+	case <-timer:
+		s.hung = returned
+		return errHung
+	}
+}
+
+// waitHung waits until a call that hangs has returned, or ctx ends.
+func (s *saver) waitHung(ctx context.Context) {
+	if s.hung == nil {
+		return
+	}
+	select {
+	case <-s.hung:
+		s.hung = nil
+	case <-ctx.Done():
+	}
 }

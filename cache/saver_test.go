@@ -23,6 +23,8 @@ type memory struct {
 	log     []string
 	took    time.Duration // of every call
 	fail    string        // calls that begin so fail
+	hang    chan struct{} // calls wait for it, whatever their contexts say; nil: they do not
+	running int           // calls
 }
 
 func newMemory() *memory { return &memory{records: map[string]protocol.Entry{}} }
@@ -31,8 +33,19 @@ var errDisk = errors.New("the disk is broken")
 
 func (m *memory) call(ctx context.Context, what string, do func()) error {
 	m.mu.Lock()
-	took, fail := m.took, m.fail
+	took, fail, hang := m.took, m.fail, m.hang
+	if m.running++; m.running > 1 {
+		what = "two at a time: " + what
+	}
 	m.mu.Unlock()
+	defer func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.running--
+	}()
+	if hang != nil {
+		<-hang
+	}
 	if took > 0 {
 		select {
 		case <-time.After(took):
@@ -90,6 +103,20 @@ func (m *memory) set(took time.Duration, fail string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.took, m.fail = took, fail
+}
+
+// hangs makes calls hang, and returns what ends that.
+func (m *memory) hangs() (end func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	hang := make(chan struct{})
+	m.hang = hang
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.hang = nil
+		close(hang)
+	}
 }
 
 func (m *memory) stored() State {
@@ -339,6 +366,47 @@ func TestSaverLastSave(t *testing.T) {
 		b.end()
 		if took := time.Since(began); took > lastSaveWait+time.Second {
 			t.Errorf("stopping took %v", took)
+		}
+	})
+}
+
+// A disk that hangs does not look at contexts: whoever waits for it is told, and nothing else is asked of it meanwhile.
+func TestSaverHungDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newSaverBench(t)
+		const hangs = "the storage has not answered for 10s"
+		end := b.memory.hangs()
+		b.raiseCeiling(5)
+		time.Sleep(storageWait + stopWait)
+		synctest.Wait()
+		b.check(t, "told", b.reports(), []string{"raised 5 storing the ceiling of terms: " + hangs})
+		last := func(want string) {
+			t.Helper()
+			synctest.Wait()
+			told := b.reports()
+			b.check(t, "told at once", told[len(told)-1:], []string{want})
+		}
+		b.raiseCeiling(6)
+		last("raised 6 storing the ceiling of terms: " + hangs)
+		b.saveRemovals(removals(1))
+		last("durable 1 storing removals: " + hangs)
+		b.put("key", 1)
+		end()
+		time.Sleep(3 * time.Second)
+		b.raiseCeiling(7)
+		last("raised 7 ")
+		b.check(t, "calls", b.memory.calls(), []string{"raise 5", "removals 1", "save 1", "raise 7"})
+
+		end = b.memory.hangs()
+		b.put("first", 1)
+		synctest.Wait()
+		b.put("second", 1)
+		time.AfterFunc(lastSaveWait-time.Second, end)
+		b.end() // waits for the call that is under way
+		for _, key := range []string{"first", "second"} {
+			if _, ok := b.memory.has(key); !ok {
+				t.Errorf("%s is not saved", key)
+			}
 		}
 	})
 }

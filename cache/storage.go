@@ -7,7 +7,7 @@ import (
 )
 
 // Storage keeps a peer's copies, and what it must not forget, across restarts. One
-// peer uses it at a time, from one goroutine. [cachetest.Run] checks an
+// peer uses it, with one call at a time. [cachetest.Run] checks an
 // implementation; cache/disk has one on SQLite.
 //
 // [cachetest.Run]: https://pkg.go.dev/github.com/understudy-ha/understudy/cache/cachetest

@@ -53,7 +53,7 @@ CREATE TABLE peer (
 INSERT INTO peer (one, ceiling) VALUES (1, 0);
 `
 
-// Storage is a peer's storage in a directory. It is used from one goroutine.
+// Storage is a peer's storage in a directory. It takes one call at a time.
 type Storage struct {
 	path string
 	log  *slog.Logger
