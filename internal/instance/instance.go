@@ -5,6 +5,8 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/understudy-ha/understudy/internal/backoff"
@@ -73,6 +75,9 @@ type Identity struct {
 // WithKeeper runs f with a keeper of a new instance, and ends its session when f
 // has returned. f's context also ends if the keeper cannot continue.
 func (h *Host) WithKeeper(ctx context.Context, st store.Store, who Identity, do func(context.Context, *lease.Keeper) error) error {
+	// When the reader of an output (tee, journald) has gone, a line that is written to it must not end what this process holds:
+	// as the signal is caught, the write only fails. An ignored signal would be inherited by programs.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	k, err := lease.NewKeeper(lease.KeeperConfig{
 		Store: st, Roster: st, Instance: lease.NewInstance(who.Name, who.Address), Timing: who.Timing, Logger: h.Log,
 	})
