@@ -115,6 +115,12 @@ func (r *reloader) applyRole(l live, name string, next *settings.Server) bool {
 	was, is := slices.IndexFunc(r.cfg.Roles, of), slices.IndexFunc(next.Roles, of)
 	switch {
 	case was < 0:
+		// The file was checked against its own timing, which takes effect after a restart. A campaign that the
+		// timing in force does not allow would end the server.
+		if err := l.roles.config(next.Roles[is]).Validate(); err != nil {
+			r.host.Log.Error("role not campaigned for before a restart", "role", name, "err", err)
+			return false
+		}
 		l.roles.start(next.Roles[is])
 		r.cfg.Roles = append(slices.Clone(r.cfg.Roles), next.Roles[is])
 	case is < 0:

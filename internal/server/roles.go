@@ -43,7 +43,7 @@ func (c *campaigns) start(r settings.Role) {
 			case <-ctx.Done():
 			}
 		}()
-		return serveRole(ctx, c.log, c.keeper, r, c.held, c.store)
+		return c.serve(ctx, r)
 	})
 }
 
@@ -55,19 +55,22 @@ func (c *campaigns) stop(name string) {
 	delete(c.running, name)
 }
 
-// serveRole campaigns for one role for as long as the server runs.
-func serveRole(ctx context.Context, log *slog.Logger, k *lease.Keeper, r settings.Role, held *heldRoles, storeURL string) error {
-	program := &instance.Program{Log: log, Argv: r.Command, StopGrace: r.StopGrace, PassStore: r.PassStore, StoreURL: storeURL}
+// config is how a role is campaigned for.
+func (c *campaigns) config(r settings.Role) elect.Config {
+	return elect.Config{Keeper: c.keeper, Role: r.Role, Holders: r.Holders, With: r.With, StopGrace: r.StopGrace, Logger: c.log}
+}
+
+// serve campaigns for one role for as long as the server runs.
+func (c *campaigns) serve(ctx context.Context, r settings.Role) error {
+	log, k := c.log, c.keeper
+	program := &instance.Program{Log: log, Argv: r.Command, StopGrace: r.StopGrace, PassStore: r.PassStore, StoreURL: c.store}
 	for {
-		cfg := elect.Config{
-			Keeper: k, Role: r.Role, Holders: r.Holders, With: r.With,
-			StopGrace: r.StopGrace, Logger: log,
-		}
+		cfg := c.config(r)
 		if len(r.Command) > 0 {
 			cfg.Overrun = program.Overrun
 		}
 		err := elect.Run(ctx, cfg, func(ctx context.Context, term elect.Term) error {
-			defer held.enter(term)()
+			defer c.held.enter(term)()
 			if len(r.Command) > 0 {
 				return program.Run(ctx, term)
 			}
