@@ -31,7 +31,7 @@ type Config struct {
 	// Self tells the term under which this process is primary of a role now.
 	// Default: it is primary of nothing.
 	Self func(role string) (elect.Term, bool)
-	// Roles that this process campaigns for. They are the roles in the metrics.
+	// Roles that this process campaigns for. They are the roles in the metrics. See [Server.SetRoles].
 	Roles []string
 	// Dispatchers of this process, by what tells what they have done, for the metrics.
 	Dispatchers []func() dispatch.Stats

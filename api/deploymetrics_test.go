@@ -33,7 +33,7 @@ var (
 func exported(t *testing.T) map[string][]string {
 	t.Helper()
 	g := newShardRig(t)
-	g.s.cfg.Roles = []string{"web"}
+	g.s.SetRoles([]string{"web"})
 	g.s.cache.peer = newStandIn()
 	g.s.router.traffic.observe(route{pattern: "GET /"}, http.StatusOK, time.Second)
 	g.s.router.limit.limited.Of("read").Inc()

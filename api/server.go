@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/understudy-ha/understudy/dispatch"
@@ -25,6 +26,7 @@ const (
 type Server struct {
 	cfg         Config
 	log         *slog.Logger
+	roles       atomic.Pointer[[]string] // that this process campaigns for
 	notifier    *lease.Notifier
 	ownNotifier bool
 	router      *router
@@ -69,6 +71,7 @@ func New(cfg Config) (*Server, error) {
 		streams:    newPlaces(maxStreams, cfg.Limits),
 		queueAdmin: queueAdminOf(cfg.Store), jobs: jobsOf(cfg.Store), largeBodies: newPlaces(maxLargeBodies, cfg.Limits),
 	}
+	s.SetRoles(cfg.Roles)
 	s.running, s.stop = context.WithCancel(context.Background())
 	s.leaseQuota = newQuota(s.running, "leases", s.router.limit.limits.Leases, "delete some (understudy role forget), or raise limits.leases of the server", countLeases(cfg.Store))
 	s.sessionQuota = newQuota(s.running, "live sessions", s.router.limit.limits.Leases, "end some, or raise limits.leases of the server", countSessions(cfg.Store))
@@ -102,6 +105,9 @@ func (s *Server) SetToken(token string) error {
 	s.router.auth.config.set(token)
 	return nil
 }
+
+// SetRoles tells a running server which roles this process campaigns for from now on.
+func (s *Server) SetRoles(names []string) { s.roles.Store(&names) }
 
 // Handler answers all requests.
 func (s *Server) Handler() http.Handler { return s.router }

@@ -40,7 +40,7 @@ type ResolverConfig struct {
 	Notifier *lease.Notifier
 	// Shards, kept fresh elsewhere. Default: none.
 	Shards Shards
-	// Roles that exist even if no instance ever held them or waits for them.
+	// Roles that exist even if no instance ever held them or waits for them. See [Resolver.SetRoles].
 	Roles []string
 	// MaxAge is how long an answer may be believed at most after the reading on which it
 	// rests. Default DefaultMost.
@@ -87,6 +87,7 @@ type Resolver struct {
 	full bool // more roles than it keeps; only Run uses it
 
 	mu     sync.Mutex
+	named  []string // ResolverConfig.Roles, or those since
 	roles  index[elect.Role]
 	read   time.Duration // when the reading began that roles come from
 	known  bool          // there was one
@@ -123,7 +124,14 @@ func NewResolver(cfg ResolverConfig) (*Resolver, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Resolver{cfg: cfg.withDefaults()}, nil
+	return &Resolver{cfg: cfg.withDefaults(), named: cfg.Roles}, nil
+}
+
+// SetRoles replaces the Roles of the configuration, from the next reading on.
+func (b *Resolver) SetRoles(names []string) {
+	b.mu.Lock()
+	b.named = names
+	b.mu.Unlock()
 }
 
 // Fold is the name with ASCII letters in lower case, as DNS compares names.
@@ -193,7 +201,10 @@ func (b *Resolver) readRoles(ctx context.Context, started time.Duration) (life t
 	if err != nil {
 		return life, err
 	}
-	for _, name := range b.cfg.Roles {
+	b.mu.Lock()
+	named := b.named
+	b.mu.Unlock()
+	for _, name := range named {
 		if !slices.ContainsFunc(roles, func(r elect.Role) bool { return r.Name == name }) {
 			roles = append(roles, elect.Role{Name: name})
 		}

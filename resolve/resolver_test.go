@@ -359,6 +359,16 @@ func TestBook(t *testing.T) {
 		if got, _, err := find(b, role("billing")); got != "b:1" {
 			t.Errorf("when it is back: %q, %v", got, err)
 		}
+
+		// The roles that exist without an instance are others now.
+		b.SetRoles([]string{"added"})
+		time.Sleep(2 * time.Second)
+		if _, _, err := find(b, role("added")); err != nil {
+			t.Errorf("an added role: %v", err)
+		}
+		if _, _, err := find(b, role("configured")); !errors.Is(err, resolve.ErrUnknown) {
+			t.Errorf("a role that is gone: %v", err)
+		}
 	})
 }
 

@@ -98,6 +98,13 @@ func reachable(l net.Listener) netip.Addr {
 	return netip.Addr{}
 }
 
+// setRoles tells which roles the file has now.
+func (n *servedNames) setRoles(names []string) {
+	if n != nil {
+		n.resolver.SetRoles(names)
+	}
+}
+
 func (n *servedNames) start(part func(string, func(context.Context) error)) {
 	if n == nil {
 		return

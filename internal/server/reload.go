@@ -27,6 +27,7 @@ type live struct {
 	monitor *servedMonitor // nil without one
 	cache   *servedCache   // nil without one
 	server  *api.Server
+	names   *servedNames // nil without them
 }
 
 func (r *reloader) run(ctx context.Context, l live) error {
@@ -129,5 +130,7 @@ func (r *reloader) applyRole(l live, name string, next *settings.Server) bool {
 	default:
 		return false
 	}
+	l.server.SetRoles(r.cfg.RoleNames())
+	l.names.setRoles(r.cfg.RoleNames())
 	return true
 }

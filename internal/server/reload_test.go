@@ -5,15 +5,23 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/understudy-ha/understudy/api"
 	"github.com/understudy-ha/understudy/internal/instance"
 	"github.com/understudy-ha/understudy/internal/settings"
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/lease/leasetest"
+	"github.com/understudy-ha/understudy/resolve"
+	"github.com/understudy-ha/understudy/store/memory"
 )
 
 // systemd is told when a reload starts and ends, though the file is refused.
@@ -49,6 +57,52 @@ func TestReloadTellsSystemd(t *testing.T) {
 	}
 	stop()
 	<-done
+}
+
+// The metrics and DNS name the roles of the file as it is now, but for one that must wait for a restart.
+func TestReloadNamesTheRoles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st, clock, log := memory.New(nil), &leasetest.BubbleClock{}, slog.New(slog.DiscardHandler)
+		k, err := lease.NewKeeper(lease.KeeperConfig{Store: st, Roster: st, Instance: lease.NewInstance("a", ""), Clock: clock})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended, end := context.WithCancel(t.Context())
+		end()
+		roles := &campaigns{log: log, keeper: k, held: newHeldRoles(), running: map[string]campaign{},
+			part: func(_ string, run func(context.Context) error) { go func() { _ = run(ended) }() }}
+		was := &settings.Server{Roles: []settings.Role{{Role: "gone"}, {Role: "kept"}}}
+		next := &settings.Server{Roles: []settings.Role{{Role: "kept"}, {Role: "new"}, {Role: "slow", StopGrace: time.Minute}}}
+		for _, r := range was.Roles {
+			roles.start(r)
+		}
+		server, err := api.New(api.Config{Store: st, Roles: was.RoleNames()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		resolver, err := resolve.NewResolver(resolve.ResolverConfig{Store: st, Roles: was.RoleNames(), Clock: clock})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &reloader{host: &instance.Host{Log: log}, cfg: was, Reload: Reload{Load: func() (*settings.Server, error) { return next, nil }}}
+		r.once(t.Context(), live{roles: roles, server: server, names: &servedNames{resolver: resolver}})
+
+		page := httptest.NewRecorder()
+		server.Handler().ServeHTTP(page, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1/metrics", nil))
+		ctx, stop := context.WithCancel(t.Context())
+		go func() { _ = resolver.Run(ctx) }()
+		synctest.Wait()
+		for role, want := range map[string]bool{"gone": false, "kept": true, "new": true, "slow": false} {
+			if got := strings.Contains(page.Body.String(), `understudy_role_held{role="`+role+`"}`); got != want {
+				t.Errorf("%s in the metrics: %v", role, got)
+			}
+			if _, _, err := resolver.Find(resolve.Name{Kind: resolve.Role, Of: role}); (err == nil) != want {
+				t.Errorf("%s by its name: %v", role, err)
+			}
+		}
+		stop()
+		synctest.Wait()
+	})
 }
 
 // A file that is just being written is empty for a moment: its roles are not given up for that.
