@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -26,6 +27,7 @@ const maxHookWaiting = 1000
 // servedHooks reads the history, and gives what is new to the hooks.
 type servedHooks struct {
 	log      history.Log
+	feed     *history.Feed
 	notifier *lease.Notifier
 	every    time.Duration
 	hooks    []*hook
@@ -51,10 +53,10 @@ type seenEvent struct {
 	seen time.Time
 }
 
-// serveHooks makes them. Nothing runs yet. Without any it is nil, which does nothing.
-func serveHooks(log *slog.Logger, hooks []settings.Hook, st store.Store, k *lease.Keeper, held *heldRoles) *servedHooks {
+// serveHooks makes them, for what changes from now on. Nothing runs yet. Without any it is nil, which does nothing.
+func serveHooks(ctx context.Context, log *slog.Logger, hooks []settings.Hook, st store.Store, k *lease.Keeper, held *heldRoles) (*servedHooks, error) {
 	if len(hooks) == 0 {
-		return nil
+		return nil, nil
 	}
 	out := &servedHooks{log: st, notifier: k.Notifier(), every: k.Timing().Interval, logger: log}
 	for i, cfg := range hooks {
@@ -68,7 +70,27 @@ func serveHooks(log *slog.Logger, hooks []settings.Hook, st store.Store, k *leas
 		}
 		out.hooks = append(out.hooks, h)
 	}
-	return out
+	// Before the server is ready: from then on nothing is missed, even when the store cannot be reached for a while.
+	if err := out.findEnd(ctx); err != nil {
+		return nil, fmt.Errorf("hooks: %w", err)
+	}
+	return out, nil
+}
+
+// findEnd finds out where the history ends: what comes after that is for the hooks.
+func (s *servedHooks) findEnd(ctx context.Context) error {
+	call, cancel := context.WithTimeout(ctx, instance.CallTimeout)
+	defer cancel()
+	last, err := s.log.Read(call, history.Query{Newest: true, Limit: 1})
+	if err != nil {
+		return err
+	}
+	after := int64(0)
+	if len(last) > 0 {
+		after = last[0].ID
+	}
+	s.feed = history.NewFeed(s.log, after)
+	return nil
 }
 
 func (s *servedHooks) start(part func(string, func(context.Context) error)) {
@@ -86,10 +108,9 @@ func (s *servedHooks) run(ctx context.Context) error {
 	}
 	sub := s.notifier.Subscribe()
 	defer sub.Close()
-	var feed *history.Feed
 	failing := false
 	for ctx.Err() == nil {
-		err := s.read(ctx, &feed)
+		err := s.read(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
 			s.logger.Warn("hooks cannot read the history; they go on where they are when it can be read again", "err", err)
 		}
@@ -99,23 +120,11 @@ func (s *servedHooks) run(ctx context.Context) error {
 	return nil
 }
 
-// read passes on what is new. The first time it only finds out where the history ends.
-func (s *servedHooks) read(ctx context.Context, feed **history.Feed) error {
+// read passes on what is new.
+func (s *servedHooks) read(ctx context.Context) error {
 	call, cancel := context.WithTimeout(ctx, instance.CallTimeout)
 	defer cancel()
-	if *feed == nil {
-		last, err := s.log.Read(call, history.Query{Newest: true, Limit: 1})
-		if err != nil {
-			return err
-		}
-		after := int64(0)
-		if len(last) > 0 {
-			after = last[0].ID
-		}
-		*feed = history.NewFeed(s.log, after)
-		return nil
-	}
-	events, err := (*feed).Next(call)
+	events, err := s.feed.Next(call)
 	for _, e := range events {
 		for _, h := range s.hooks {
 			h.offer(e, time.Now())

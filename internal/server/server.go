@@ -164,7 +164,9 @@ func (s *served) make(ctx context.Context) (err error) {
 	if s.names, err = serveNames(cfg.DNS, s.entrance.sockets, h.Log, cfg.RoleNames(), s.store, s.keeper, s.shards); err != nil {
 		return err
 	}
-	s.hooks = serveHooks(h.Log, cfg.Hooks, s.store, s.keeper, s.held)
+	if s.hooks, err = serveHooks(ctx, h.Log, cfg.Hooks, s.store, s.keeper, s.held); err != nil {
+		return err
+	}
 	s.keepers = append([]*lease.Keeper{s.keeper}, s.queues.keepers.list...)
 	of := s.api(s.Addr)
 	if of.Clients, err = cfg.ClientScopes(); err != nil {
