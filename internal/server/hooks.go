@@ -42,6 +42,7 @@ type hook struct {
 	window  time.Duration // how long an event waits for this instance to become primary
 	logger  *slog.Logger
 	waiting chan seenEvent
+	led     atomic.Pointer[time.Time] // when this instance was last seen as primary; nil: never
 
 	ok, failed, killed, dropped atomic.Uint64
 }
@@ -102,7 +103,12 @@ func (s *servedHooks) start(part func(string, func(context.Context) error)) {
 // run reads until ctx ends, and returns when no program of a hook is alive any more.
 func (s *servedHooks) run(ctx context.Context) error {
 	var hooks sync.WaitGroup
-	defer hooks.Wait()
+	defer func() {
+		hooks.Wait()
+		for _, h := range s.hooks {
+			h.giveUpWaiting()
+		}
+	}()
 	for _, h := range s.hooks {
 		hooks.Go(func() { h.run(ctx) })
 	}
@@ -115,6 +121,9 @@ func (s *servedHooks) run(ctx context.Context) error {
 			s.logger.Warn("hooks cannot read the history; they go on where they are when it can be read again", "err", err)
 		}
 		failing = err != nil
+		for _, h := range s.hooks {
+			h.isPrimary()
+		}
 		s.pause(ctx, sub)
 	}
 	return nil
@@ -168,8 +177,7 @@ func (h *hook) offer(e history.Event, now time.Time) {
 		}
 		select {
 		case old := <-h.waiting:
-			h.dropped.Add(1)
-			h.logger.Error("a hook is too slow; an event is given up", "hook", h.label, "event", old.ID, "what", old.String())
+			h.giveUp(old)
 		default:
 		}
 	}
@@ -184,6 +192,8 @@ func (h *hook) run(ctx context.Context) {
 		case e := <-h.waiting:
 			if h.mine(ctx, e) {
 				h.tell(ctx, e)
+			} else if h.isLost(e) {
+				h.giveUp(e)
 			}
 		}
 	}
@@ -193,7 +203,7 @@ func (h *hook) run(ctx context.Context) {
 // that, an event waits for long enough that the next primary has it, if the present one is gone.
 func (h *hook) mine(ctx context.Context, e seenEvent) bool {
 	const look = 200 * time.Millisecond
-	for !h.primary() {
+	for !h.isPrimary() {
 		if time.Since(e.seen) > h.window {
 			return false
 		}
@@ -204,6 +214,45 @@ func (h *hook) mine(ctx context.Context, e seenEvent) bool {
 		}
 	}
 	return ctx.Err() == nil
+}
+
+// isPrimary reports whether the hook is for this instance to run now, and remembers when it last was.
+func (h *hook) isPrimary() bool {
+	if !h.primary() {
+		return false
+	}
+	now := time.Now()
+	h.led.Store(&now)
+	return true
+}
+
+// isLost reports whether an event that this instance does not run the program for was its own: each instance
+// runs the hook for itself, or this one was primary until the others had given the event up. (What all of them
+// give up because nobody became primary in time cannot be known here.)
+func (h *hook) isLost(e seenEvent) bool {
+	led := h.led.Load()
+	return h.cfg.OnlyPrimaryOf == "" || led != nil && led.Sub(e.seen) > h.window
+}
+
+// giveUp counts and logs an event for which the program will not run.
+func (h *hook) giveUp(e seenEvent) {
+	h.dropped.Add(1)
+	h.logger.Error("a hook is too slow; an event is given up", "hook", h.label, "event", e.ID, "what", e.String())
+}
+
+// giveUpWaiting counts and logs what is lost with the server's stop: there may be a thousand, in one line. The
+// other goroutines of the hook have ended.
+func (h *hook) giveUpWaiting() {
+	var lost []int64
+	for len(h.waiting) > 0 {
+		if e := <-h.waiting; h.isLost(e) {
+			lost = append(lost, e.ID)
+		}
+	}
+	if len(lost) > 0 {
+		h.dropped.Add(uint64(len(lost)))
+		h.logger.Error("events waited for a hook when the server stopped, and are given up", "hook", h.label, "events", len(lost), "first", lost[0], "last", lost[len(lost)-1])
+	}
 }
 
 // tell runs the program once, and counts how that ended.
@@ -240,7 +289,7 @@ func (s *servedHooks) counters() []api.Counter {
 			{"understudy_hook_runs_total", "Programs of hooks that ended well.", h.ok.Load()},
 			{"understudy_hook_failures_total", "Programs of hooks that could not be started or ended with another code than 0.", h.failed.Load()},
 			{"understudy_hook_killed_total", "Programs of hooks that were killed because they took too long, or with the server.", h.killed.Load()},
-			{"understudy_hook_dropped_total", "Events that a hook was too slow for.", h.dropped.Load()},
+			{"understudy_hook_dropped_total", "Events given up because a hook was too slow, or the server stopped.", h.dropped.Load()},
 		} {
 			out = append(out, api.Counter{Name: c.name, Help: c.help, Label: "hook", Value: h.label, Count: c.count})
 		}

@@ -143,8 +143,47 @@ func TestHookInput(t *testing.T) {
 	}
 }
 
+// TestHookGivesUp: what nobody will run a hook for is counted: at a stop, or when another instance becomes primary
+// too late. What the next primary repeats is not.
+func TestHookGivesUp(t *testing.T) {
+	for name, c := range map[string]struct {
+		of    string
+		until time.Duration // it is primary
+		stop  time.Duration // of the server
+		want  uint64
+	}{
+		"each server's, at a stop":     {"", time.Hour, 18 * time.Second, 1},
+		"waited for long, at a stop":   {"hooks", time.Hour, 18 * time.Second, 1},
+		"waited for long, resigned":    {"hooks", 17 * time.Second, time.Minute, 1},
+		"waited briefly, resigned":     {"hooks", 12 * time.Second, time.Minute, 0},
+		"never primary":                {"hooks", 0, time.Minute, 0},
+		"never primary, and at a stop": {"hooks", 0, 18 * time.Second, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			h := testHook(func() bool { return time.Since(began) < c.until })
+			h.cfg.OnlyPrimaryOf = c.of
+			for id := range int64(2) { // the program runs for the first until 18 s
+				h.offer(history.Event{ID: id, Part: "role", Subject: "billing"}, began)
+			}
+			<-h.waiting
+			for range 18 {
+				h.isPrimary() // as is seen with each reading
+				time.Sleep(time.Second)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), c.stop-time.Since(began))
+			defer cancel()
+			h.run(ctx)
+			h.giveUpWaiting()
+			if got := h.dropped.Load(); got != c.want {
+				t.Errorf("%s: %d given up, want %d", name, got, c.want)
+			}
+		})
+	}
+}
+
 // TestHookAcrossATakeover: what the former primary told and what it did not is told by its successor, under the same
-// numbers. So a takeover loses nothing, and may tell twice.
+// numbers. So a takeover loses nothing that is recent, and may tell twice.
 func TestHookAcrossATakeover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
