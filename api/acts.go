@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"time"
@@ -19,6 +20,17 @@ type acts struct {
 	log     *slog.Logger
 }
 
+// outcomeUnknown follows an act that may have been carried out.
+const outcomeUnknown = "requested (outcome unknown)"
+
+// recordUnknown adds an act that failed if it may have been carried out all the same: a caller who hangs up at the right
+// moment must not hide it.
+func (a acts) recordUnknown(r *http.Request, err error, part, subject, act, by string) {
+	if errors.Is(err, lease.ErrUnknown) {
+		a.record(r, part, subject, act+" "+outcomeUnknown, by)
+	}
+}
+
 // record adds an act that has been carried out, with the caller; by is what that says about itself, if anything. One that
 // cannot be written is in the log: an error would tell the caller that nothing was done.
 func (a acts) record(r *http.Request, part, subject, did, by string) {
@@ -27,7 +39,8 @@ func (a acts) record(r *http.Request, part, subject, did, by string) {
 	}
 	who, err := requesterOf(r, by)
 	if err == nil {
-		ctx, cancel := context.WithTimeout(r.Context(), recordTimeout)
+		// The caller may have gone, or its time be up; what it did is recorded all the same.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), recordTimeout)
 		defer cancel()
 		err = a.history.Append(ctx, history.Event{Part: part, Subject: subject, Reason: lease.TruncateReason(did + " by " + who)})
 	}

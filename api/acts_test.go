@@ -9,9 +9,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/understudy-ha/understudy/cache"
+	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/internal/outagelog"
 	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/store/memory"
 )
 
@@ -106,6 +109,90 @@ func TestActsWithoutAHistory(t *testing.T) {
 				t.Errorf("%s %s: the log has %s", c.method, c.path, text.String())
 			}
 			text.Reset()
+		}
+	})
+}
+
+// remembering is a store whose history is not written for a caller who has gone.
+type remembering struct{ *memory.Store }
+
+func (s remembering) Append(ctx context.Context, e history.Event) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%w: %w", lease.ErrUnavailable, err)
+	}
+	return s.Store.Append(ctx, e)
+}
+
+// unheard and unheardChecks carry out what they are asked for, and answer nobody in time.
+type (
+	unheard       struct{ dispatch.Admin }
+	unheardChecks struct{ monitor.Store }
+)
+
+func outOfTime(ctx context.Context) error {
+	<-ctx.Done()
+	return fmt.Errorf("%w: %w", lease.ErrUnknown, ctx.Err())
+}
+
+func (unheard) CreateQueue(ctx context.Context, _ string) error { return outOfTime(ctx) }
+
+func (unheardChecks) Configure(ctx context.Context, _ monitor.Configuration) (out monitor.ConfigurationChanges, err error) {
+	return out, outOfTime(ctx)
+}
+
+func (unheardChecks) Declare(ctx context.Context, _ []monitor.Declaration) ([]bool, error) {
+	return nil, outOfTime(ctx)
+}
+
+// TestNobodyHidesAnAct: a caller who hangs up, or does not wait, is in the history for what may have been done.
+func TestNobodyHidesAnAct(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st, peer := remembering{memory.New(nil)}, newStandIn()
+		peer.confirmed = 2
+		s, err := New(Config{Store: st, Cache: peer, Clock: bubbleClock{time.Now().Add(-time.Hour)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.stop()
+		s.queueAdmin, s.monitor.table = unheard{s.queueAdmin}, unheardChecks{s.monitor.table}
+		last := func() string {
+			t.Helper()
+			events, err := st.Read(t.Context(), history.Query{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(events) == 0 {
+				return ""
+			}
+			e := events[len(events)-1]
+			return e.Part + " " + e.Subject + ": " + e.Reason
+		}
+		peer.storing = 200 * time.Millisecond
+		if a := send(t, s, request(t.Context(), "DELETE", "/v1/cache?all=true&wait=0", "")); a.Status != 202 {
+			t.Errorf("a removal that does not wait: %d %s", a.Status, a.Body)
+		}
+		if got := last(); !strings.HasPrefix(got, "cache every key: removed by somebody (") {
+			t.Errorf("a removal that does not wait: %s", got)
+		}
+		for _, c := range []struct{ method, path, body, want string }{
+			{"DELETE", "/v1/cache/k", "", `cache key "k": removal requested (outcome unknown) by somebody (`},
+			{"POST", "/v1/queues", `{"queue":"orders"}`, "batch orders: queue creation requested (outcome unknown) by somebody ("},
+			{"PUT", "/v1/checks/backup", `{"interval_ms":60000}`, "monitor backup: configuration requested (outcome unknown) by somebody ("},
+			{"POST", "/v1/sources", `{"sources":[{"check":"disk","source":"db-1"}]}`, "monitor disk/db-1: declaration (sources: 1) requested (outcome unknown) by somebody ("},
+		} {
+			ctx, hangUp := context.WithCancel(t.Context())
+			time.AfterFunc(100*time.Millisecond, hangUp)
+			send(t, s, request(ctx, c.method, c.path, c.body))
+			if got := last(); !strings.HasPrefix(got, c.want) {
+				t.Errorf("%s %s: the history has %q, want %q", c.method, c.path, got, c.want)
+			}
+		}
+		send(t, s, request(t.Context(), "DELETE", "/v1/cache?all=true&prefix=a", "")).want(400, "invalid")
+		peer.refuse = cache.ErrTooLarge
+		before := last()
+		send(t, s, request(t.Context(), "DELETE", "/v1/cache/long", ""))
+		if got := last(); got != before {
+			t.Errorf("what was refused is recorded: %s", got)
 		}
 	})
 }

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -71,23 +70,31 @@ func (c *cachePart) removeMany(w http.ResponseWriter, r *http.Request) error {
 	return fmt.Errorf("%w: say what to remove: key=K, prefix=P, or all=true for every key", lease.ErrInvalid)
 }
 
+// minRemovalWait is that of a removal that does not want to wait: time enough for this peer to store it and to count who has
+// confirmed it.
+const minRemovalWait = 500 * time.Millisecond
+
 // remove answers when all members have confirmed, or when the wait has ended: the
 // others remove when they are back.
 func (c *cachePart) remove(w http.ResponseWriter, r *http.Request, scope protocol.Scope, name string) error {
 	q := queryOf(r)
-	wait := waitFor(q, c.router.timeout)
+	wait := max(waitFor(q, c.router.timeout), minRemovalWait)
 	if q.err != nil {
 		return q.err
 	}
 	ctx, cancel := c.waitContext(w, r, wait)
 	defer cancel()
-	confirmed, of, err := c.peer.Remove(ctx, scope, name)
-	if err != nil && !(errors.Is(err, context.DeadlineExceeded) && of > 0) {
-		return err
-	}
 	what := map[protocol.Scope]string{protocol.OneKey: "key ", protocol.PrefixKey: "prefix "}[scope] + strconv.QuoteToASCII(name)
 	if scope == protocol.PrefixKey && name == "" {
 		what = "every key"
+	}
+	confirmed, of, err := c.peer.Remove(ctx, scope, name)
+	switch {
+	case errors.Is(err, cache.ErrBadKey), errors.Is(err, cache.ErrTooLarge):
+		return err
+	case err != nil: // the copies may be gone all the same: a caller who hangs up at the right moment must not hide it
+		c.acts.record(r, "cache", what, "removal "+outcomeUnknown, "")
+		return err
 	}
 	c.acts.record(r, "cache", what, "removed", "")
 	status := http.StatusOK

@@ -75,8 +75,10 @@ func (p *monitorPart) declareSources(r *http.Request) (out apitype.Declared, err
 	if len(sources) == 0 {
 		return out, fmt.Errorf("%w: 0 sources; use 1 to %d", lease.ErrInvalid, monitor.MaxSources)
 	}
+	subject := sources[0].Check + "/" + sources[0].Source
 	added, err := p.table.Declare(r.Context(), sources)
 	if err != nil {
+		p.acts.recordUnknown(r, err, "monitor", subject, fmt.Sprintf("declaration (sources: %d)", len(sources)), "")
 		return out, err
 	}
 	p.snapshot.invalidate()
@@ -86,7 +88,6 @@ func (p *monitorPart) declareSources(r *http.Request) (out apitype.Declared, err
 			out.New++
 		}
 	}
-	subject := sources[0].Check + "/" + sources[0].Source
 	p.acts.record(r, "monitor", subject, fmt.Sprintf("%d declared, %d of them new,", out.Declared, out.New), "")
 	return out, nil
 }
@@ -152,8 +153,13 @@ func (p *monitorPart) applyConfiguration(r *http.Request, c monitor.Configuratio
 	if err := c.Validate(); err != nil {
 		return out, err
 	}
+	subject := "checks"
+	if len(c.Checks) == 1 {
+		subject = c.Checks[0].Name
+	}
 	done, err := p.table.Configure(r.Context(), c)
 	if err != nil {
+		p.acts.recordUnknown(r, err, "monitor", subject, "configuration", by)
 		return out, err
 	}
 	p.snapshot.invalidate()
@@ -163,10 +169,6 @@ func (p *monitorPart) applyConfiguration(r *http.Request, c monitor.Configuratio
 	out = apitype.ConfigurationChange{
 		Added: append([]string{}, done.Added...), Changed: append([]string{}, done.Changed...),
 		Removed: append([]string{}, done.Removed...), Declared: done.Declared, Generation: done.Generation,
-	}
-	subject := "checks"
-	if len(c.Checks) == 1 {
-		subject = c.Checks[0].Name
 	}
 	p.acts.record(r, "monitor", subject, fmt.Sprintf("configured (%d added, %d changed, %d removed)", len(out.Added), len(out.Changed), len(out.Removed)), by)
 	return out, nil

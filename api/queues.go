@@ -84,11 +84,13 @@ func (s *Server) makeQueue(w http.ResponseWriter, r *http.Request) error {
 	if len(known) >= maxQueues {
 		return fmt.Errorf("%w: there are %d queues, and at most %d are allowed; remove some (understudy queue remove)", errQuota, len(known), maxQueues)
 	}
+	trace := acts{s.cfg.Store, s.log}
 	if err := s.queueAdmin.CreateQueue(r.Context(), body.Queue); err != nil {
+		trace.recordUnknown(r, err, "batch", body.Queue, "queue creation", "")
 		return err
 	}
 	s.queues.invalidate()
-	acts{s.cfg.Store, s.log}.record(r, "batch", body.Queue, "queue created", "")
+	trace.record(r, "batch", body.Queue, "queue created", "")
 	return writeJSON(w, http.StatusCreated, body)
 }
 

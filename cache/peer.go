@@ -207,8 +207,9 @@ func item(key string, e protocol.Entry, from From) Item {
 
 // Remove takes copies away, here at once, and on every peer that can be reached;
 // those that cannot are told later. No copy that was made before comes back. It
-// waits for the others until ctx ends, at most 10 s, and returns how many of the members
-// have confirmed, this one included.
+// waits for the others until shortly before ctx ends, at most 10 s, and returns how many of
+// the members have confirmed, this one included. After an error of ctx, or [ErrClosed], the
+// copies may have been removed.
 func (p *Peer) Remove(ctx context.Context, scope protocol.Scope, name string) (confirmed, of int, err error) {
 	switch {
 	case scope != protocol.OneKey && scope != protocol.PrefixKey:
@@ -218,12 +219,23 @@ func (p *Peer) Remove(ctx context.Context, scope protocol.Scope, name string) (c
 	case len(name) > p.cfg.MaxKey:
 		return 0, 0, p.checkKey(name)
 	}
-	a, err := p.call(ctx, false, protocol.RemoveKeys{Scope: scope, Name: name, Until: p.deadline(ctx, longestRemoval)})
+	until := p.deadline(ctx, longestRemoval)
+	if deadline, ok := ctx.Deadline(); ok {
+		// Who asked must still be there when the count comes: if both waits ended together, it would often be lost.
+		left := time.Until(deadline)
+		until = min(until, p.cfg.Clock.Now()+left-min(answerTime, left/2))
+	}
+	a, err := p.call(ctx, false, protocol.RemoveKeys{Scope: scope, Name: name, Until: until})
 	return a.confirmed, a.of, err
 }
 
-// longestRemoval is how long a removal waits for the others.
-const longestRemoval = 10 * time.Second
+const (
+	// longestRemoval is how long a removal waits for the others.
+	longestRemoval = 10 * time.Second
+	// answerTime is what the answer to a removal may take once the others are no longer waited for: the loop may be busy, or
+	// the removal still on its way to the disk.
+	answerTime = 250 * time.Millisecond
+)
 
 // ChangeMembers replaces the list of members, this peer among them, by one that differs
 // by one member. Give every peer the new list, and the next change some seconds later:

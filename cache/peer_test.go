@@ -310,6 +310,33 @@ func TestCallerOfABlockedLoop(t *testing.T) {
 	})
 }
 
+// TestRemovalIsCountedInTime: who removes hears how many members have confirmed, though one is away for as long as they wait.
+func TestRemovalIsCountedInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, err := New(Config{Self: "tcp://127.0.0.1:1", Members: []protocol.Member{{URL: "tcp://127.0.0.1:1", API: "tcp://127.0.0.1:2"}}, Origin: echo, Clock: bubbleClock{time.Now()}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		close(p.ready)
+		defer close(p.loop.inbox)
+		go func() { // a loop that nobody confirms anything to
+			for e := range p.loop.inbox {
+				time.Sleep(e.in.(protocol.RemoveKeys).Until - p.cfg.Clock.Now())
+				e.who.answer <- answer{confirmed: 2, of: 3}
+			}
+		}()
+		for _, wait := range []time.Duration{time.Millisecond, 200 * time.Millisecond, 5 * time.Second, longestRemoval, time.Minute} {
+			for range 20 { // where two waits end together, chance decides
+				ctx, cancel := context.WithTimeout(t.Context(), wait)
+				if n, of, err := p.Remove(ctx, protocol.OneKey, "key"); n != 2 || of != 3 || err != nil {
+					t.Errorf("within %v: %d of %d, %v", wait, n, of, err)
+				}
+				cancel()
+			}
+		}
+	})
+}
+
 func TestRunsOnce(t *testing.T) {
 	c := newCluster(t, 1, echo, nil)
 	if err := c.peers[0].Run(c.ctx()); err == nil {
