@@ -38,6 +38,9 @@ type CacheValue struct {
 	Made, Expire time.Time // to the second
 }
 
+// defaultCacheWait is the longest that a server waits by itself.
+const defaultCacheWait = 10 * time.Second
+
 // maxCacheValue is the largest value that a peer can be configured to hold.
 const maxCacheValue = 1 << 30
 
@@ -69,6 +72,8 @@ func (c *Client) CacheGet(ctx context.Context, key string, after time.Time, refr
 // CacheRefresh has a key fetched now and waits for it, for so long; 0 is the
 // server's default.
 func (c *Client) CacheRefresh(ctx context.Context, key string, wait time.Duration) (apitype.CacheItem, error) {
+	ctx, cancel := withTimeout(ctx, callTimeout+max(wait, defaultCacheWait))
+	defer cancel()
 	return call[apitype.CacheItem](ctx, c, http.MethodPost, "/v1/cache-refresh", values("key", key, "wait", max(0, wait)), nil)
 }
 
@@ -76,16 +81,18 @@ func (c *Client) CacheRefresh(ctx context.Context, key string, wait time.Duratio
 // many members have confirmed it within the wait; the others remove it when they
 // are back.
 func (c *Client) CacheRemove(ctx context.Context, key string, wait time.Duration) (confirmed, of int, err error) {
-	return c.cacheRemove(ctx, values("key", key, "wait", max(0, wait)))
+	return c.cacheRemove(ctx, wait, values("key", key, "wait", max(0, wait)))
 }
 
 // CacheRemoveAll is [Client.CacheRemove] for all keys that begin with a prefix, or
 // for every key when that is "".
 func (c *Client) CacheRemoveAll(ctx context.Context, prefix string, wait time.Duration) (confirmed, of int, err error) {
-	return c.cacheRemove(ctx, values("prefix", prefix, "all", prefix == "", "wait", max(0, wait)))
+	return c.cacheRemove(ctx, wait, values("prefix", prefix, "all", prefix == "", "wait", max(0, wait)))
 }
 
-func (c *Client) cacheRemove(ctx context.Context, v url.Values) (confirmed, of int, err error) {
+func (c *Client) cacheRemove(ctx context.Context, wait time.Duration, v url.Values) (confirmed, of int, err error) {
+	ctx, cancel := withTimeout(ctx, callTimeout+max(wait, defaultCacheWait))
+	defer cancel()
 	out, err := call[apitype.CacheRemoved](ctx, c, http.MethodDelete, "/v1/cache", v, nil)
 	return out.Confirmed, out.Of, err
 }

@@ -4,9 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/understudy-ha/understudy/api"
@@ -114,6 +118,38 @@ func TestCache(t *testing.T) {
 	if err != nil || !view.Member || view.Peers[0].List != "same" || len(view.Peers) != 1 || !view.Peers[0].Self || view.Peers[0].URL != view.Self {
 		t.Errorf("%+v, %v", view, err)
 	}
+}
+
+// TestCacheWaits: without a deadline of its caller's, a call lasts as long as the server may wait, and longer.
+func TestCacheWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := client.New(client.Config{URL: "http://x", HTTP: &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+			wait := 10 * time.Second // the server's
+			if asked := r.URL.Query().Get("wait"); asked != "" {
+				wait, _ = time.ParseDuration(asked)
+			}
+			select {
+			case <-r.Context().Done():
+				return nil, r.Context().Err()
+			case <-time.After(wait + time.Second):
+			}
+			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader("{}"))}, nil
+		})}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, wait := range []time.Duration{0, 15 * time.Second, time.Minute} {
+			if _, err := c.CacheRefresh(t.Context(), "k", wait); err != nil {
+				t.Errorf("refresh that waits %v: %v", wait, err)
+			}
+			if _, _, err := c.CacheRemove(t.Context(), "k", wait); err != nil {
+				t.Errorf("removal that waits %v: %v", wait, err)
+			}
+			if _, _, err := c.CacheRemoveAll(t.Context(), "", wait); err != nil {
+				t.Errorf("removal of all that waits %v: %v", wait, err)
+			}
+		}
+	})
 }
 
 func TestCacheEvents(t *testing.T) {
