@@ -14,7 +14,7 @@ const forever = 100 * 365 * 24 * time.Hour
 // viewSource shows a source.
 func viewSource(s monitor.SourceRecord) apitype.Source {
 	out := apitype.Source{
-		Check: s.Check, Name: s.Source, Labels: s.Labels, Declared: s.Declared, State: string(s.State), Running: s.Running,
+		Check: s.Check, Name: s.Source, Labels: s.Labels, Declared: s.Declared, State: string(s.State), CheckPaused: s.CheckPaused, Running: s.Running,
 		Last: s.Last.UTC(), Beats: s.Beats, Sent: s.Sent.UTC(), Seq: s.Seq, Code: s.Code, Path: s.Path,
 		Alarm: s.Alarm, Reason: string(s.Reason), Since: s.Since.UTC(), Until: s.Until.UTC(), Note: s.Note,
 	}

@@ -104,7 +104,9 @@ func (o *overview) get(r *http.Request) (apitype.Overview, error) {
 		out.addNeed(apitype.Need{Part: "store", Severity: warn, What: text})
 	}
 	out.addShards(o.s.shards.state())
-	out.addQueues(o.s.queues.state(r.Context()))
+	if o.s.queues.admin != nil {
+		out.addQueues(o.s.queues.latest(r.Context(), queueFresh))
+	}
 	if o.s.jobs != nil {
 		out.addJobs(o.s.jobsSeen.fresh(r.Context(), overviewFresh))
 	}
@@ -128,12 +130,20 @@ func (v *overviewBuilder) addError(what, why string) {
 	}
 }
 
+// addNeed adds one that needs attention. Where the list is full, a bad one takes the place of the last warning: very many
+// warnings must not hide it.
 func (v *overviewBuilder) addNeed(n apitype.Need) {
-	if len(v.Needs) == maxNeeds {
-		v.MoreNeeds++
+	if len(v.Needs) < maxNeeds {
+		v.Needs = append(v.Needs, n)
 		return
 	}
-	v.Needs = append(v.Needs, n)
+	v.MoreNeeds++
+	for i := len(v.Needs) - 1; i >= 0 && n.Severity == bad; i-- {
+		if v.Needs[i].Severity != bad {
+			v.Needs = append(slices.Delete(v.Needs, i, i+1), n)
+			return
+		}
+	}
 }
 
 // addWrong counts one that is not held.

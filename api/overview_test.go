@@ -2,6 +2,7 @@ package api
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -91,6 +92,40 @@ func TestOverviewOfRolesAndQueues(t *testing.T) {
 		}
 	}
 	t.Errorf("reports is not among the changes: %+v", c.Groups)
+}
+
+// TestOverviewOfManyQueues: what is wrong with a queue that the page's list leaves out is reported all the same.
+func TestOverviewOfManyQueues(t *testing.T) {
+	g := newQueueRig(t)
+	for n := range maxShown {
+		if err := g.store.QueueAdmin().CreateQueue(t.Context(), fmt.Sprintf("a-%03d", n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.add("a", "a0", "x")
+	g.block("a")
+	g.s.queues.invalidate()
+	held, needs := ofPart(g.overview(), "queue")
+	want := apitype.Held{Part: "queue", Total: maxShown + 1, Held: maxShown, Wrong: []apitype.Wrong{{Subject: "orders", What: "1 waiting, no instance delivers"}}}
+	if diff := cmp.Diff(want, held); diff != "" {
+		t.Errorf("queues (-want +got):\n%s", diff)
+	}
+	if len(needs) != 2 || needs[1].Item != "a" || needs[1].What != "Blocked: no such account" {
+		t.Errorf("what needs an operator: %+v", needs)
+	}
+	if s := g.s.poller.state(t.Context(), nil); s.BlockedKeys != 1 || len(s.Queues.List) != maxShown {
+		t.Errorf("%d keys are blocked in the state, which lists %d queues", s.BlockedKeys, len(s.Queues.List))
+	}
+}
+
+// TestOverviewOfUnreadKeys: the blocked keys of very many queues are not read, but their queues are named and the keys counted.
+func TestOverviewOfUnreadKeys(t *testing.T) {
+	var v overviewBuilder
+	v.addQueues(queueSnapshot{views: []apitype.Queue{{Queue: "orders", Blocked: 3, Holders: []apitype.Holder{{}}}}}, nil)
+	want := []apitype.Need{{Part: "queue", Subject: "orders", Severity: "bad", What: "Blocked keys: 3"}}
+	if diff := cmp.Diff(want, v.Needs); diff != "" || v.MoreNeeds != 2 {
+		t.Errorf("%d more; what needs an operator (-want +got):\n%s", v.MoreNeeds, diff)
+	}
 }
 
 func TestGrouped(t *testing.T) {
@@ -202,5 +237,13 @@ func TestOverviewIsBounded(t *testing.T) {
 	}
 	if len(v.Needs) != maxNeeds || v.MoreNeeds != 5 || len(h.Wrong) != maxWrong || h.More != maxNeeds+5-maxWrong {
 		t.Errorf("%d needs and %d more; %d wrong and %d more", len(v.Needs), v.MoreNeeds, len(h.Wrong), h.More)
+	}
+	v.Needs[1].Severity = bad
+	for n := range maxNeeds {
+		v.addNeed(apitype.Need{Subject: fmt.Sprint("bad ", n), Severity: bad})
+	}
+	isWarning := func(n apitype.Need) bool { return n.Severity != bad }
+	if len(v.Needs) != maxNeeds || v.MoreNeeds != maxNeeds+5 || slices.ContainsFunc(v.Needs, isWarning) || v.Needs[0].Subject != "1" {
+		t.Errorf("%d needs and %d more; warnings take the places of the bad: %+v", len(v.Needs), v.MoreNeeds, v.Needs)
 	}
 }

@@ -95,33 +95,50 @@ func needOf(s apitype.Shard) (n apitype.Need, ok bool) {
 	return n, true
 }
 
-func (v *overviewBuilder) addQueues(s *apitype.Shown[apitype.Queue]) {
-	if s == nil || s.Total == 0 {
+// addQueues goes through all queues: the page lists the first by name alone, and trouble has any name.
+func (v *overviewBuilder) addQueues(seen queueSnapshot, err error) {
+	if err != nil {
+		v.addError("The queues could not be read", err.Error())
+	}
+	if len(seen.views) == 0 {
 		return
 	}
-	h := apitype.Held{Part: "queue", Total: s.Total, Held: s.Total, Wrong: []apitype.Wrong{}}
-	for _, q := range s.List {
+	h := apitype.Held{Part: "queue", Total: len(seen.views), Held: len(seen.views), Wrong: []apitype.Wrong{}}
+	for _, q := range seen.views {
 		if q.Depth > 0 && len(q.Holders) == 0 {
 			h.Held--
 			what := fmt.Sprintf("%d waiting, no instance delivers", q.Depth)
 			addWrong(&h, q.Queue, what)
-			v.addNeed(apitype.Need{Part: "queue", Subject: q.Queue, Severity: bad, What: what + ": start an instance that has this queue"})
+			v.addNeed(queueNeed(q, apitype.Key{}, bad, what+": start an instance that has this queue"))
 		}
-		for _, k := range q.BlockedKeys {
-			v.addNeed(apitype.Need{Part: "queue", Subject: q.Queue, Item: k.Key, ID: k.Head, Severity: bad,
-				What: fmt.Sprintf("Blocked: %s", cmp.Or(k.Reason, "no reason was given"))})
-		}
-		v.MoreNeeds += max(0, q.Blocked-int64(len(q.BlockedKeys)))
+		v.addBlocked(q, seen.blocked[q.Queue])
 		if q.DeadLetters > 0 {
-			v.addNeed(apitype.Need{Part: "queue", Subject: q.Queue, Severity: warn,
-				What: fmt.Sprintf("%d dead-lettered (invalid or failed): list them by their state, and retry them, until they are pruned", q.DeadLetters)})
+			v.addNeed(queueNeed(q, apitype.Key{}, warn,
+				fmt.Sprintf("%d dead-lettered (invalid or failed): list them by their state, and retry them, until they are pruned", q.DeadLetters)))
 		}
-		for _, k := range q.RefusedKeys {
-			v.addNeed(apitype.Need{Part: "queue", Subject: q.Queue, Item: k.Key, ID: k.Head, Severity: bad, What: "Its target refuses it: " + k.Reason})
+		for _, k := range seen.refused[q.Queue] {
+			v.addNeed(queueNeed(q, k, bad, "Its target refuses it: "+k.Reason))
 		}
 	}
 	v.Held = append(v.Held, h)
-	v.addError("The queues could not be read", s.Error)
+}
+
+// addBlocked adds the first blocked keys of a queue, and counts the others.
+func (v *overviewBuilder) addBlocked(q apitype.Queue, first []apitype.Key) {
+	listed := int64(len(first))
+	for _, k := range first {
+		v.addNeed(queueNeed(q, k, bad, "Blocked: "+cmp.Or(k.Reason, "no reason was given")))
+	}
+	if q.Blocked > 0 && listed == 0 { // only those of the first queues that have any are read
+		listed = 1
+		v.addNeed(queueNeed(q, apitype.Key{}, bad, fmt.Sprintf("Blocked keys: %d", q.Blocked)))
+	}
+	v.MoreNeeds += max(0, q.Blocked-listed)
+}
+
+// queueNeed is what a key of a queue needs; without a key, the queue itself.
+func queueNeed(q apitype.Queue, k apitype.Key, severity, what string) apitype.Need {
+	return apitype.Need{Part: "queue", Subject: q.Queue, Item: k.Key, ID: k.Head, Severity: severity, What: what}
 }
 
 func (v *overviewBuilder) addMonitor(s *apitype.MonitorState) {

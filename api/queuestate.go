@@ -150,20 +150,23 @@ func rate(marks []doneCount, now doneCount) ([]doneCount, *float64) {
 	return append(marks[:len(marks):len(marks)], now), r
 }
 
-// state is what the page shows: the queues, with the first of their blocked keys,
-// as they are known.
-func (l *queueReader) state(ctx context.Context) *apitype.Shown[apitype.Queue] {
+// state is what the page shows: the first queues, with the first of their blocked keys, as they are known. blocked
+// counts the blocked keys of all queues.
+func (l *queueReader) state(ctx context.Context) (out *apitype.Shown[apitype.Queue], blocked int64) {
 	if l.admin == nil {
-		return nil
+		return nil, 0
 	}
 	seen, err := l.latest(ctx, queueFresh)
-	out := &apitype.Shown[apitype.Queue]{Total: len(seen.views), List: append([]apitype.Queue{}, seen.views[:min(len(seen.views), maxShown)]...)}
+	out = &apitype.Shown[apitype.Queue]{Total: len(seen.views), List: append([]apitype.Queue{}, seen.views[:min(len(seen.views), maxShown)]...)}
 	for i := range out.List {
 		out.List[i].BlockedKeys = seen.blocked[out.List[i].Queue]
 		out.List[i].RefusedKeys = seen.refused[out.List[i].Queue]
 	}
+	for _, q := range seen.views {
+		blocked += q.Blocked
+	}
 	if err != nil {
 		out.Error = lease.TruncateReason(err.Error())
 	}
-	return out
+	return out, blocked
 }

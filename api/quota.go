@@ -123,7 +123,7 @@ func (p *monitorPart) learned(ctx context.Context) (most float64) {
 // collectQuotas adds how near to its bound each kind of thing is that callers add.
 func (s *Server) collectQuotas(m prometheus.Scrape) {
 	used := map[string]float64{"leases": s.leaseQuota.used(s.running), "sessions": s.sessionQuota.used(s.running)}
-	if v := s.queues.state(s.running); v != nil {
+	if v, _ := s.queues.state(s.running); v != nil {
 		used["queues"] = float64(v.Total) / maxQueues
 	}
 	if s.monitor.table != nil {

@@ -103,14 +103,20 @@ func (b *poller) readState(ctx context.Context, out *apitype.State) error {
 	}
 	out.Sessions = shown
 	out.Roles = &apitype.Shown[apitype.Role]{Total: len(roles), List: []apitype.Role{}}
-	for _, r := range roles[:min(len(roles), maxShown)] {
+	for _, r := range roles {
+		if len(r.Primary) == 0 {
+			out.VacantRoles++
+		}
+		if len(out.Roles.List) == maxShown {
+			continue
+		}
 		j := viewRole(r)
 		for i := range j.Primaries {
 			j.Primaries[i].TimeoutMS = timeouts[j.Primaries[i].ID].Milliseconds()
 		}
 		out.Roles.List = append(out.Roles.List, j)
 	}
-	if out.Queues = b.s.queues.state(ctx); out.Queues != nil {
+	if out.Queues, out.BlockedKeys = b.s.queues.state(ctx); out.Queues != nil {
 		b.hasQueues = out.Queues.Total > 0
 	}
 	out.Monitor = b.s.monitor.state(ctx)

@@ -17,6 +17,8 @@ type SourceRecord struct {
 	Labels   map[string]string
 	Declared bool
 	State    State
+	// CheckPaused: its check is paused, so that it is not judged either.
+	CheckPaused bool
 	// Running: it started a run that has not ended.
 	Running bool
 	// Last is the time of its last heartbeat, by the store's wall clock; zero for never. Quiet is how long ago
@@ -49,7 +51,7 @@ type SourceRecord struct {
 // Record is the part of a [SourceRecord] that a source's facts tell.
 func (c *Candidate) Record(check Check) SourceRecord {
 	out := SourceRecord{
-		Check: check.Name, Source: c.Source, Labels: c.Labels, State: c.State, Running: c.RunStarted != 0,
+		Check: check.Name, Source: c.Source, Labels: c.Labels, State: c.State, CheckPaused: check.Paused, Running: c.RunStarted != 0,
 		Last: c.wallAt(c.LastBeat), Until: c.wallAt(c.PausedUntil), Left: check.left(c.Facts),
 		Alarm: c.Alarm, Reason: c.Reason, Since: c.Started,
 	}

@@ -145,9 +145,7 @@ function show(state) {
 }
 
 function showTitle() {
-  const { roles: r, queues: q } = lastState || {};
-  const vacant = r ? r.list.filter((role) => role.primaries.length === 0).length : 0;
-  const blocked = q ? q.list.reduce((n, one) => n + one.blocked, 0) : 0;
+  const { vacant_roles: vacant, blocked_keys: blocked } = lastState || {}; // missing while there are none
   const news = [vacant ? `${vacant} vacant` : '', blocked ? `${blocked} blocked` : '', shards.news(), monitor.news(), cache.news()].filter((t) => t).join(', ');
   const title = pages.currentTitle() ? `${pages.currentTitle()} · Understudy` : 'Understudy';
   document.title = news ? `(${news}) ${title}` : title;

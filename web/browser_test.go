@@ -250,7 +250,7 @@ func testNavigation(t *testing.T, b *webtest.Browser) {
 	p.Open(s.url("#/roles/billing"))
 	live(p)
 	p.Until(`document.activeElement.classList.contains('sought') && document.activeElement.textContent.includes('billing')`)
-	p.Until(`document.title.includes('Roles · Understudy')`)
+	p.Until(`document.title.startsWith('(1 vacant, 3 blocked,') && document.title.includes('Roles · Understudy')`)
 
 	p.Click("#sections a", "Queues")
 	p.Until(`document.activeElement.id === 'queues-title' && document.title.includes('Queues')`)

@@ -61,6 +61,9 @@ func testMany(t *testing.T, b *webtest.Browser) {
 			p.Click("#roles-back", "")
 			p.Until(`document.querySelector('#roles-list').textContent.includes('thing-00000')`)
 			p.Shot("many-roles")
+			// The sources are of the last check, which the state leaves out, and which is paused.
+			p.Eval(`{ location.hash = '#/monitor'; }`, nil)
+			p.Until(`[...document.querySelectorAll('#sources-list .left')].some((e) => e.textContent === 'its check is paused')`)
 			// A link leads to one that is on none of the pages.
 			p.Eval(`{ location.hash = '#/roles/thing-00140'; }`, nil)
 			p.Until(`document.activeElement.classList.contains('sought') && document.activeElement.textContent.includes('thing-00140')`)
@@ -90,7 +93,7 @@ func (s *stage) fillWith(many int) {
 			must(s.store.QueueAdmin().CreateQueue(ctx, name))
 			s.shard(name, 10*n, true)
 			s.session(name)
-			checks = append(checks, monitor.Check{Name: name, Interval: time.Hour})
+			checks = append(checks, monitor.Check{Name: name, Interval: time.Hour, Paused: n == many-1})
 		}
 		_, err := s.store.Jobs().Change(ctx, name, job.Define(name, job.Definition{Schedule: "@yearly"}))
 		must(err)

@@ -40,6 +40,7 @@ export function why(s) {
 
 // leftOf puts into words how long a source may still be quiet.
 export function leftOf(s, passed) {
+  if (s.state === 'up' && s.check_paused) return 'its check is paused';
   if (s.left_ms === undefined) return s.state === 'up' ? 'nothing is expected' : '';
   const left = s.left_ms - passed;
   if (s.state === 'down') return s.reason === 'silent' && left < 0 ? `${coarse(-left)} over` : '';

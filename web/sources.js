@@ -14,13 +14,11 @@ const state = byId('sources-state');
 const text = byId('sources-text');
 
 let limits = new Map(); // how long sources of an event may be quiet, in ms
-let resting = new Set(); // events that are paused
 let total = 0;
 
 // update tells of the checks, and how many sources there are.
 export function update(events, sources) {
   limits = new Map(events.filter((e) => e.interval_ms).map((e) => [e.check, e.interval_ms * e.missed + (e.grace_ms || 0)]));
-  resting = new Set(events.filter((e) => e.paused).map((e) => e.check));
   total = sources;
   const names = events.filter((e) => !e.removed).map((e) => e.check);
   if (event.shown !== names.join('\n')) {
@@ -115,8 +113,8 @@ export function tick() {
     const passed = now - row.received;
     setText(row.why, why(s));
     setText(row.last, s.quiet_ms === undefined ? 'never' : `${coarse(s.quiet_ms + passed)} ago`);
-    const rests = s.state === 'up' && resting.has(s.check);
-    setText(row.left, rests ? 'its check is paused' : leftOf(s, passed));
+    const rests = s.state === 'up' && s.check_paused;
+    setText(row.left, leftOf(s, passed));
     row.element.classList.toggle('late', s.state === 'up' && !rests && s.left_ms < passed);
     const limit = rests ? 0 : limits.get(s.check);
     row.bar.hidden = !limit || s.left_ms === undefined || s.state === 'down';

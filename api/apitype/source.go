@@ -9,7 +9,9 @@ type Source struct {
 	Labels   map[string]string `json:"labels,omitempty"`
 	Declared bool              `json:"declared"`
 	State    string            `json:"state" enum:"up,down,paused,retired"`
-	Running  bool              `json:"running,omitempty"`
+	// CheckPaused: its check is paused, so that it is not judged either.
+	CheckPaused bool `json:"check_paused,omitempty"`
+	Running     bool `json:"running,omitempty"`
 	// Last is when its last heartbeat came, and QuietMS how long ago; missing if none ever came.
 	Last    time.Time `json:"last,omitzero"`
 	QuietMS *int64    `json:"quiet_ms,omitempty"`

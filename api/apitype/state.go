@@ -12,8 +12,11 @@ type State struct {
 	Roles    *Shown[Role]    `json:"roles,omitempty"`
 	Sessions *Shown[Session] `json:"sessions,omitempty"`
 	Queues   *Shown[Queue]   `json:"queues,omitempty"`
-	Monitor  *MonitorState   `json:"monitor,omitempty"`
-	Shards   *ShardsState    `json:"shards,omitempty"`
+	// VacantRoles have no primary, and BlockedKeys are of queues; both count those that the lists leave out, too.
+	VacantRoles int           `json:"vacant_roles,omitempty"`
+	BlockedKeys int64         `json:"blocked_keys,omitempty"`
+	Monitor     *MonitorState `json:"monitor,omitempty"`
+	Shards      *ShardsState  `json:"shards,omitempty"`
 }
 
 // ServerInfo is the server that answers.

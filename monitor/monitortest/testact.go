@@ -81,11 +81,14 @@ func testPauseEvent(b *bench) {
 	if !paused.Paused || paused.Rev == before.Rev || before.Paused {
 		b.Errorf("before %+v, paused %+v", before, paused)
 	}
-	if s := b.source("e", "a"); s.State != monitor.Up {
+	if s := b.source("e", "a"); s.State != monitor.Up || !s.CheckPaused {
 		b.Errorf("its source: %+v", s)
 	}
 	b.step(10 * limit)
 	b.act(monitor.Action{Type: monitor.ActionResume, Check: "e", Who: "ops"})
+	if s := b.source("e", "a"); s.CheckPaused {
+		b.Errorf("its source, when it is resumed: %+v", s)
+	}
 	if e := b.expected("e"); e.Paused || e.Rev == paused.Rev || b.settings().Generation == generation {
 		b.Errorf("resumed %+v", e)
 	}
