@@ -2,7 +2,7 @@
 // subject, or of all that a text occurs in.
 
 import { byId, duration, el, setText, timeOf } from './dom.js';
-import { anchor, when } from './pages.js';
+import { anchor, current, when } from './pages.js';
 import { ask } from './stream.js';
 
 const list = byId('history-list');
@@ -12,9 +12,15 @@ const most = 1000; // rows, and events that are asked for
 const first = 200; // that are asked for when everything is shown
 const seen = new Set();
 
+const older = byId('history-older');
+
 let only = { part: '', subject: '', text: '' };
 let latest = []; // what came before the page was opened, oldest first
 let turn = 0; // counts the looks, so that an answer that comes late is not shown
+let about = ''; // what is shown, in words
+let reach = null; // the oldest event that was read, while there may be older ones
+
+older.addEventListener('click', () => load(reach));
 
 when('history', (rest) => {
   const [of = '', ...subject] = rest;
@@ -38,25 +44,44 @@ text.addEventListener('input', () => {
 // fill takes in the events that were before, oldest first, silently.
 export function fill(events) {
   latest = events;
-  if (!only.part && !only.text) show(events);
-  else load();
+  if (current() === 'history') load(); // otherwise it does when it is opened
 }
 
-async function load() {
+// load reads the newest events, or those before one. The server looks for no text: what comes is filtered here, and says
+// nothing of older ones.
+async function load(before = null) {
   const mine = ++turn;
   const all = !only.part && !only.text;
-  setText(byId('history-summary'), only.subject ? `of ${only.part} ${only.subject}` : only.text ? `that tells of “${only.text}”` : '');
+  about = only.subject ? `of ${only.part} ${only.subject}` : only.text ? `that tells of “${only.text}”` : '';
   byId('history-all').hidden = all;
-  if (all) show(latest);
+  if (!before) {
+    reach = null;
+    if (all) show(latest);
+  }
+  tellReach();
   try {
-    const query = new URLSearchParams({ limit: only.text ? most : first });
+    const limit = only.text ? most : first;
+    const query = new URLSearchParams({ limit });
     if (only.part) query.set('part', only.part);
     if (only.subject) query.set('subject', only.subject);
+    if (before) query.set('before', before.id);
     const { events } = await (await ask(`/v1/history?${query}`)).json();
-    if (mine === turn) show(events);
+    if (mine !== turn) return;
+    reach = events.length < limit ? null : events[0];
+    if (before) for (const e of events) put(e, false);
+    else show(events);
+    empty();
   } catch (err) {
     if (mine === turn) setText(byId('history-summary'), `could not be read: ${err.message}`);
   }
+}
+
+// tellReach says how far back the list goes, and offers to read on while it has room.
+function tellReach() {
+  const full = list.childElementCount >= most;
+  const back = full ? list.lastElementChild.querySelector('time').dateTime : reach && reach.at;
+  setText(byId('history-summary'), [about, back ? `back to ${timeOf(back)}` : ''].filter((t) => t).join(', '));
+  older.hidden = !reach || full;
 }
 
 const keyOf = (e) => `${e.id} ${e.at}`; // a store that is restored may give an id again
@@ -110,8 +135,10 @@ function put(e, fresh) {
 
 function empty() {
   byId('history-empty').hidden = list.childElementCount > 0;
-  setText(byId('history-empty'), only.part || only.text ? 'No such events in the history.' : 'Nothing has changed hands yet.');
+  setText(byId('history-empty'), reach ? `No such events back to ${timeOf(reach.at)}; there are older ones.`
+    : only.part || only.text ? 'No such events in the history.' : 'Nothing has changed hands yet.');
   list.hidden = list.childElementCount === 0;
+  tellReach();
 }
 
 // nameOf leaves the instance's id out of its label.

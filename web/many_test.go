@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/elect"
+	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/job"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
@@ -64,6 +65,12 @@ func testMany(t *testing.T, b *webtest.Browser) {
 			// The sources are of the last check, which the state leaves out, and which is paused.
 			p.Eval(`{ location.hash = '#/monitor'; }`, nil)
 			p.Until(`[...document.querySelectorAll('#sources-list .left')].some((e) => e.textContent === 'its check is paused')`)
+			// A text is looked for in the newest events, and further back when somebody asks for that.
+			p.Eval(`{ location.hash = '#/history/about/needle/'; }`, nil)
+			p.Until(`document.querySelector('#history-empty').checkVisibility() && document.querySelector('#history-empty').textContent.startsWith('No such events back to ')`)
+			p.Click("#history-older", "")
+			p.Until(`document.querySelectorAll('#history-list > li').length === 1 && document.querySelector('#history-list').textContent.includes('needle/1')`)
+			check(t, p, "the history of a text")
 			// A link leads to one that is on none of the pages.
 			p.Eval(`{ location.hash = '#/roles/thing-00140'; }`, nil)
 			p.Until(`document.activeElement.classList.contains('sought') && document.activeElement.textContent.includes('thing-00140')`)
@@ -106,5 +113,9 @@ func (s *stage) fillWith(many int) {
 		_, err := s.table.ResolveSources(ctx, sources[:n])
 		must(err)
 		sources = sources[n:]
+	}
+	must(s.store.Append(ctx, history.Event{Part: "batch", Subject: "needle/1", Reason: "blocked"}))
+	for range history.MaxRead {
+		must(s.store.Append(ctx, history.Event{Part: "batch", Subject: "hay/1", Reason: "blocked"}))
 	}
 }
