@@ -328,6 +328,21 @@ func testCharts(t *testing.T, b *webtest.Browser) {
 	}
 }
 
+// hang lets the next look at the overview wait for an answer until its deadline, which comes soon.
+const hang = `{
+	const real = window.fetch;
+	let deadline = null;
+	AbortSignal.timeout = () => (deadline = new AbortController()).signal;
+	window.fetch = (path, options) => {
+		if (path !== '/v1/overview') return real(path, options);
+		window.fetch = real;
+		return new Promise((_, no) => {
+			options.signal?.addEventListener('abort', () => no(options.signal.reason));
+			deadline?.abort();
+		});
+	};
+}`
+
 // testServerDies: the page says that what it shows is old, and comes back by itself.
 func testServerDies(t *testing.T, b *webtest.Browser) {
 	s := newStage(t)
@@ -349,6 +364,9 @@ func testServerDies(t *testing.T, b *webtest.Browser) {
 	s.start()
 	p.Until(`document.body.dataset.connection === 'live' && !document.body.classList.contains('stale') && document.querySelector('#banner').hidden`)
 	p.Trouble() // requests that failed meanwhile
+	// Every request has a deadline: one on a connection that only drops packets would keep the overview old.
+	p.Eval(hang, nil)
+	p.Until(`document.body.classList.contains('overview-old')`)
 	s.hold(lease.ID{Space: elect.Space, Key: "afterwards"}, s.session("late"))
 	p.Until(`document.querySelector('#overview-changes').textContent.includes('afterwards')`)
 	check(t, p, "after the server came back")

@@ -6,12 +6,18 @@ export const setToken = (t) => (t ? sessionStorage.setItem(key, t) : sessionStor
 
 export class Unauthorized extends Error {}
 
+// How long a request may take in all, in ms: as long as the server may. It ends an answer after 30 s, and the longest act,
+// a removal, after 70 s.
+const longest = { look: 30_000, act: 90_000 };
+
 // ask sends one request and returns what the server answered; an answer that is
-// an error becomes an Error with the server's own words.
+// an error becomes an Error with the server's own words. It has a deadline, or a signal of the caller's: on a connection that
+// only drops packets an answer never comes, and the page would show old figures as if they were new.
 export async function ask(path, options = {}) {
   const headers = { ...options.headers };
   if (token()) headers.Authorization = `Bearer ${token()}`;
-  const answer = await fetch(path, { cache: 'no-store', ...options, headers });
+  const signal = options.signal || AbortSignal.timeout(options.method ? longest.act : longest.look);
+  const answer = await fetch(path, { cache: 'no-store', ...options, headers, signal });
   if (answer.ok) return answer;
   let problem = {};
   try { problem = await answer.json(); } catch { /* a proxy's page */ }
