@@ -20,6 +20,7 @@ import * as takeovers from './takeovers.js';
 let stop = () => {};
 let stopCache = null; // while a cache's peer is followed
 let lastState = null;
+let shownFrom = null; // when the last state came, of the server or of a cache's peer alone
 
 function stopAll() {
   stop();
@@ -76,7 +77,10 @@ function alone() {
     connected: () => connection('live'),
     lost: () => connection('lost'),
     unauthorized: () => signedIn(false, wrongToken()),
-    state: showTitle,
+    state: () => {
+      shownFrom = new Date();
+      showTitle();
+    },
   });
 }
 
@@ -103,20 +107,20 @@ byId('login').addEventListener('submit', (e) => {
 
 byId('sign-out').addEventListener('click', () => { signedIn(false); window.location.reload(); });
 
-let since = null;
+let lost = false;
 
 function connection(how, why = '') {
   document.body.dataset.connection = how;
   setText(byId('connection'), { live: 'live', lost: 'reconnecting', connecting: 'connecting' }[how] || how);
-  if (how === 'lost') since = since || new Date().toISOString();
-  else since = null;
+  lost = how === 'lost';
   banner(why);
 }
 
 function banner(why = '') {
   const storeDown = lastState && !lastState.store.up;
   let text = '';
-  if (since) text = `The connection to the server was lost; trying again. What is shown is from ${timeOf(since)}. ${why}`;
+  // Not the time at which the loss was noticed: a computer that slept notices hours later.
+  if (lost) text = `The connection to the server was lost; trying again. ${shownFrom ? `What is shown is from ${timeOf(shownFrom)}. ` : ''}${why}`;
   else if (storeDown) text = `The store does not answer: ${lastState.store.error}. The figures shown are old.`;
   document.body.classList.toggle('stale', text !== '');
   byId('banner').hidden = text === '';
@@ -125,6 +129,7 @@ function banner(why = '') {
 
 function show(state) {
   lastState = state;
+  shownFrom = new Date();
   banner();
   pages.offer([...state.parts, 'store']);
   if (state.parts.includes('cache') && !stopCache) stopCache = cache.start();
