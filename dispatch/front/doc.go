@@ -21,5 +21,6 @@
 // When the store cannot be reached, nothing was stored, and the answer is 503; so it is when it is not known whether it
 // was, and when the store fails after something was stored: the text says which. A list of more than 500 batches is stored in
 // parts; if a later part fails, the first stay. In each case, sending the same list again is safe. Waiting is bounded: a client that finds no place among the waiters is answered at once with
-// what is known.
+// what is known. So is the memory for bodies: a long one beyond it is refused, with nothing stored (Sawtooth: 429 with code 31;
+// Grid: 503).
 package front

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	"github.com/understudy-ha/understudy/dispatch"
@@ -91,6 +92,7 @@ type front struct {
 	Config
 	dialect dialect
 	waiting chan struct{}
+	bodies  atomic.Int64 // what those that are held cost
 }
 
 // New returns a handler for the paths /batches and /batch_statuses, and for all others with Config.Reads. A server
@@ -125,6 +127,9 @@ func New(c Config) (http.Handler, error) {
 // serve turns errors into the dialect's answers.
 func (f *front) serve(h func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		body := &countedBody{ReadCloser: r.Body, held: &f.bodies}
+		defer body.release()
+		r.Body = body
 		err := h(w, r)
 		if err == nil || r.Context().Err() != nil { // the client has left
 			return
@@ -152,6 +157,7 @@ const (
 	faultNoID
 	faultQuery // service_id or wait
 	faultLarge
+	faultBusy // for a long body
 	faultNotReady
 	faultUnknown // it may have been done
 	faultStore   // it was not done

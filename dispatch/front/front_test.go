@@ -523,6 +523,64 @@ func TestWaitersAreBounded(t *testing.T) {
 	})
 }
 
+// slowBody has so many bytes, and then nothing until it breaks off.
+type slowBody struct {
+	left  int
+	broke chan struct{}
+}
+
+func (b *slowBody) Read(p []byte) (int, error) {
+	if b.left == 0 {
+		<-b.broke
+		return 0, io.ErrUnexpectedEOF
+	}
+	n := min(len(p), b.left)
+	b.left -= n
+	return n, nil
+}
+
+// TestBodiesAreBounded: long bodies that arrive slowly take only so much memory, all together, and short ones pass beside them.
+func TestBodiesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newFront(t, newAdmin(), front.Sawtooth, 0)
+		broke, got := make(chan struct{}), make(chan answer, 5)
+		for _, size := range []int{10_400_000, 10_400_000, 10_400_000, 10_400_000, 2_300_000} {
+			go func() {
+				r := httptest.NewRequest("POST", "/batches", &slowBody{left: size, broke: broke})
+				r.Header.Set("Content-Type", octets)
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				got <- answer{w.Code, w.Header().Get("Content-Type"), w.Body.String()}
+			}()
+			synctest.Wait()
+		}
+		if len(got) != 1 {
+			t.Fatalf("%d of five long bodies are refused, want the fourth", len(got))
+		}
+		a := <-got
+		if expectFault(t, a, 31); a.Status != 429 {
+			t.Errorf("a long body too many: %+v", a)
+		}
+		ids := []byte(`["` + strings.Repeat("0", 100_000) + `"]`)
+		if a := call(h, "POST", "/batch_statuses", "application/json", ids); a.Status != 429 {
+			t.Errorf("a long list of IDs too many: %+v", a)
+		}
+		_, list := signer().One("1", "a")
+		if a := call(h, "POST", "/batches", octets, list); a.Status != 202 {
+			t.Errorf("a short body beside long ones: %+v", a)
+		}
+		close(broke)
+		for range 4 {
+			if a := <-got; a.Status != 400 {
+				t.Errorf("a body that broke off: %+v", a)
+			}
+		}
+		if a := call(h, "POST", "/batch_statuses", "application/json", ids); a.Status != 400 {
+			t.Errorf("a long list of IDs when there is room: %+v", a)
+		}
+	})
+}
+
 func TestWaiterLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFront(t, newAdmin(), front.Sawtooth, 0)

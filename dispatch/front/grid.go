@@ -87,7 +87,7 @@ func (gridDialect) fail(w http.ResponseWriter, f fault) {
 		status = http.StatusInternalServerError
 	case faultLarge:
 		status = http.StatusRequestEntityTooLarge
-	case faultNotReady, faultUnknown, faultStore:
+	case faultBusy, faultNotReady, faultUnknown, faultStore:
 		status = http.StatusServiceUnavailable
 	}
 	answer := struct {

@@ -113,6 +113,7 @@ var sawtoothFaults = map[kind]sawtoothFault{
 	faultNotReady: {http.StatusServiceUnavailable, 15, "Not ready"},
 	faultUnknown:  {http.StatusServiceUnavailable, 17, "No answer in time"},
 	faultStore:    {http.StatusServiceUnavailable, 18, "Store not reachable"},
+	faultBusy:     {http.StatusTooManyRequests, 31, "Too busy"},
 	faultRefused:  {http.StatusBadRequest, 30, "Batches not acceptable"},
 	faultQuery:    {http.StatusBadRequest, 30, "Batches not acceptable"},
 	faultEmpty:    {http.StatusBadRequest, 34, "No batches"},

@@ -83,7 +83,7 @@ func readIDs(w http.ResponseWriter, r *http.Request) ([]string, error) {
 			return nil, faultf(faultIDType, "a list of ids has the Content-Type application/json, without parameters")
 		}
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, idsLimit))
-		if err != nil && faultOf(err).kind == faultLarge {
+		if err != nil && tooMuch(err) {
 			return nil, err
 		}
 		var named []*string

@@ -41,10 +41,16 @@ func (f *front) submit(w http.ResponseWriter, r *http.Request) error {
 
 // readFault: a body that did not arrive is its sender's affair.
 func readFault(err error) error {
-	if known := faultOf(err); known.kind == faultLarge {
-		return known
+	if tooMuch(err) {
+		return err
 	}
 	return faultf(faultProtobuf, "the body broke off")
+}
+
+// tooMuch reports whether a body was refused for what it takes.
+func tooMuch(err error) bool {
+	known := faultOf(err).kind
+	return known == faultLarge || known == faultBusy
 }
 
 // parse returns the batches of a list, all of them acceptable.

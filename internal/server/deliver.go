@@ -13,6 +13,7 @@ import (
 	"github.com/understudy-ha/understudy/internal/instance"
 	"github.com/understudy-ha/understudy/internal/sdnotify"
 	"github.com/understudy-ha/understudy/internal/settings"
+	"github.com/understudy-ha/understudy/internal/startlistener"
 	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store"
@@ -125,7 +126,7 @@ func serveFront(ctx context.Context, log *slog.Logger, l net.Listener, queues st
 		}
 	})()
 	log.Info("front", "queue", q.Queue, "url", "http://"+l.Addr().String(), "dialect", q.Front.Dialect)
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	if err := startlistener.Serve(server, l, log); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	<-stopped

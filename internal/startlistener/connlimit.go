@@ -9,9 +9,12 @@ import (
 )
 
 const (
-	// maxConns bounds the connections of the port, below half of the files that this process may open: the rest is for the
-	// store, hooks and programs.
+	// maxConns bounds the connections of a port, below its share of the files that this process may open.
 	maxConns = 4096
+	// serverShare is that of the server's own port, one in so many. What all ports leave is for the store, hooks and programs.
+	serverShare = 2
+	// furtherShare is that of each further port.
+	furtherShare = 8
 	// perAddressShare is the part of them that one address may have: a proxy needs many.
 	perAddressShare = 4
 	refusalsEvery   = time.Minute
@@ -36,6 +39,13 @@ type limitedConn struct {
 	idle    time.Time // since when; zero: a request is being answered, or the first is awaited
 }
 
+// Serve answers requests on a further port of a server, with a bound of its own on its connections.
+func Serve(s *http.Server, l net.Listener, log *slog.Logger) error {
+	limited := limitConns(l, connBound(furtherShare), log)
+	s.ConnState = limited.note
+	return s.Serve(limited)
+}
+
 func limitConns(l net.Listener, most int, log *slog.Logger) *connLimit {
 	return &connLimit{
 		Listener: l, log: log, max: most, perAddress: max(1, most/perAddressShare),
@@ -50,7 +60,7 @@ func (l *connLimit) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if c = wrapConn(c); l.admit(c) {
+		if l.admit(c) {
 			return c, nil
 		}
 		_ = c.Close()

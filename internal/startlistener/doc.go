@@ -2,5 +2,6 @@
 //
 // It promises that whoever asks meanwhile hears that the process is up, that nothing can be said yet, and what it waits
 // for, instead of a connection that hangs; and that closing lets requests which are being answered finish, for a few
-// seconds. Listening refuses an address that cannot be one with a sentence. Who may come in is for the handler to say.
+// seconds. Listening refuses an address that cannot be one with a sentence. The connections are bounded, as are those of a
+// further port (Serve). Who may come in is for the handler to say.
 package startlistener

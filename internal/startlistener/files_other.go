@@ -2,5 +2,5 @@
 
 package startlistener
 
-// connBound is how many connections the port may have.
-func connBound() int { return maxConns }
+// connBound is how many connections a port may have.
+func connBound(int) int { return maxConns }

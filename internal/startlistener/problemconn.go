@@ -15,6 +15,18 @@ import (
 // it before any handler, with a text of its own. A TLS connection cannot be wrapped without losing HTTP/2, and is not.
 type problemConn struct{ net.Conn }
 
+// problemListener is a listener of such connections.
+type problemListener struct{ net.Listener }
+
+// Accept implements [net.Listener].
+func (l problemListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return wrapConn(c), nil
+}
+
 // wrapConn wraps what may be wrapped.
 func wrapConn(c net.Conn) net.Conn {
 	if tcp, ok := c.(*net.TCPConn); ok {

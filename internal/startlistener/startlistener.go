@@ -33,7 +33,7 @@ type Door struct {
 func Open(l net.Listener, log *slog.Logger, waits string) *Door {
 	d := &Door{Addr: l.Addr().String(), Done: make(chan struct{})}
 	d.Explain(waits)
-	limited := limitConns(l, connBound(), log)
+	limited := limitConns(problemListener{l}, connBound(serverShare), log)
 	d.server = api.NewHTTPServer(d, log)
 	d.server.ConnState = limited.note
 	go func() {

@@ -1,0 +1,67 @@
+//go:build unix
+
+package server
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/understudy-ha/understudy/internal/settings"
+	"github.com/understudy-ha/understudy/store/memory"
+)
+
+// TestFrontLeavesFiles: clients of a front cannot open so many connections that the process has no file left for its store and
+// programs.
+func TestFrontLeavesFiles(t *testing.T) {
+	var files syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
+		t.Fatal(err)
+	}
+	few := files
+	few.Cur = 128 // 16 connections, 4 of one address
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &files) }()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		q := &settings.Queue{Queue: "ledger", Front: &settings.Front{}}
+		ended <- serveFront(ctx, slog.New(slog.DiscardHandler), l, memory.New(nil), q)
+	}()
+	defer func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	for i := range 5 {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(2 * time.Minute))
+		body := 0
+		if i < 4 { // it is being sent, and does not come
+			body = 1
+		}
+		fmt.Fprintf(c, "POST /batches HTTP/1.1\r\nHost: front\r\nConnection: close\r\nContent-Type: application/octet-stream\r\nContent-Length: %d\r\n\r\n", body)
+		if i < 4 {
+			continue
+		}
+		if answer, _ := io.ReadAll(c); len(answer) > 0 {
+			t.Errorf("one connection too many was answered: %s", answer)
+		}
+	}
+}
