@@ -14,6 +14,9 @@ type Feed struct {
 	gaps gaps
 	// last is the event with the largest id that was seen, which every reading has to find as it was; 0 is none.
 	last Event
+	// seen are the latest MaxRead events, by id, and ids is their order: in a log that was set back they are not new.
+	seen map[int64]time.Time
+	ids  []int64
 }
 
 // lateness is longer than any statement that writes an event may take.
@@ -27,11 +30,11 @@ const clocksDiffer = time.Minute
 
 // NewFeed follows the log from after the given id, which is 0 or that of an event.
 func NewFeed(log Log, after int64) *Feed {
-	return &Feed{log: log, gaps: newGaps(after), last: Event{ID: after}}
+	return &Feed{log: log, gaps: newGaps(after), last: Event{ID: after}, seen: map[int64]time.Time{}}
 }
 
 // Next returns the events that have appeared since the last call, oldest id
-// first, and none when there are none. Each is returned once; of a log that was set back, those of the last minute before that too.
+// first, and none when there are none. Each is returned once.
 func (f *Feed) Next(ctx context.Context) ([]Event, error) {
 	var out []Event
 	last, found := f.last, f.last.ID == 0
@@ -52,7 +55,8 @@ func (f *Feed) Next(ctx context.Context) ([]Event, error) {
 			if e.ID >= last.ID && !found {
 				return f.resume(ctx, out, true)
 			}
-			if f.gaps.take(e.ID, time.Now()) {
+			if at, known := f.seen[e.ID]; f.gaps.take(e.ID, time.Now()) && !(known && e.At.Equal(at)) {
+				f.remember(e)
 				out = append(out, e)
 			}
 			if e.ID > f.last.ID {
@@ -68,8 +72,17 @@ func (f *Feed) Next(ctx context.Context) ([]Event, error) {
 	}
 }
 
+func (f *Feed) remember(e Event) {
+	f.seen[e.ID] = e.At
+	if f.ids = append(f.ids, e.ID); len(f.ids) > MaxRead {
+		delete(f.seen, f.ids[0])
+		f.ids = f.ids[1:]
+	}
+}
+
 // resume goes on in a log that has the last event no more, or another with its id. It was trimmed, and the events that follow are new, or it
-// was set back: the copy may lack more than that event, and has given ids again. Only the time tells then which events are new.
+// was set back: the copy may lack more than that event, and has given ids again. Those that were not seen so are new then, if their time
+// says that they may be. (Of a feed that began less than a minute ago these may be some from before it.)
 func (f *Feed) resume(ctx context.Context, out []Event, follow bool) ([]Event, error) {
 	older, err := f.log.Read(ctx, Query{Before: f.last.ID + 1, Limit: 1})
 	if err == nil && (len(older) > 0 || !follow) {

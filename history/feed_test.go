@@ -128,7 +128,7 @@ func TestFeedOfALongLog(t *testing.T) {
 // TestFeedOfALogThatWasSetBack: a copy that lacks the latest events takes the log's place, and gives their ids again.
 func TestFeedOfALogThatWasSetBack(t *testing.T) {
 	for name, c := range map[string]struct {
-		kept       int // of ten events, one each hour; the feed has seen all, the copy has the first of them
+		kept       int // of ten events; the feed has seen all, the copy has the first of them
 		again      []int64
 		want, then []int64
 	}{
@@ -139,25 +139,27 @@ func TestFeedOfALogThatWasSetBack(t *testing.T) {
 		"it is empty":       {0, nil, nil, []int64{1, 2}},
 		"it was made again": {0, []int64{1, 2}, []int64{1, 2}, []int64{3}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l := &log{}
-				for id := range int64(10) {
-					time.Sleep(time.Hour)
-					l.show(id + 1)
-				}
-				f := history.NewFeed(l, 8)
-				next(t, f, 9, 10)
-				time.Sleep(time.Hour)
-				l.events = l.events[:c.kept]
-				l.show(c.again...)
-				next(t, f, c.want...)
-				next(t, f)
-				l.show(c.then...)
-				next(t, f, c.then...)
-				next(t, f)
+		for _, pause := range []time.Duration{time.Second, time.Hour} {
+			t.Run(name+" after "+pause.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					l := &log{}
+					f := history.NewFeed(l, 0)
+					for id := range int64(10) {
+						time.Sleep(pause)
+						l.show(id + 1)
+						next(t, f, id+1)
+					}
+					time.Sleep(pause)
+					l.events = l.events[:c.kept]
+					l.show(c.again...)
+					next(t, f, c.want...)
+					next(t, f)
+					l.show(c.then...)
+					next(t, f, c.then...)
+					next(t, f)
+				})
 			})
-		})
+		}
 	}
 }
 
