@@ -111,7 +111,7 @@ func (a *app) storeSalvage(ctx context.Context, to string) error {
 	for _, t := range out.Tables {
 		if rows += t.Rows; t.Damage != "" {
 			hurt++
-			fmt.Fprintf(a.stdout, "%s  %d rows copied, others could not be read: %s\n", t.Name, t.Rows, termtext.Text(t.Damage))
+			fmt.Fprintf(a.stdout, "%s  %d rows copied, others not: %s\n", t.Name, t.Rows, termtext.Text(t.Damage))
 		}
 	}
 	for _, r := range out.Repairs {

@@ -155,6 +155,9 @@ func salvageInto(ctx context.Context, damaged, saved *Store, out *store.Salvaged
 		if err != nil {
 			return failed("copying "+t.name, err)
 		}
+		if t.refused > 0 {
+			rows.Damage = strings.TrimPrefix(fmt.Sprintf("%s; %d rows do not fit the table (%v)", rows.Damage, t.refused, t.why), "; ")
+		}
 		out.Tables = append(out.Tables, rows)
 	}
 	copySequences(ctx, in, tx)
@@ -225,6 +228,8 @@ type salvagedTable struct {
 	columns string
 	places  string // as many question marks
 	byRowid bool   // rows can be looked for behind a damaged place
+	refused int64  // how many rows the new table did not take
+	why     error  // it did not take the last of them
 
 	in *sql.Conn
 	tx *sql.Tx
@@ -369,9 +374,15 @@ func (t *salvagedTable) copyFrom(ctx context.Context, query string, args ...any)
 		if bad := rows.Scan(dest...); bad != nil {
 			return n, last, bad, nil
 		}
+		for i, v := range values {
+			if b, is := v.([]byte); is && b == nil {
+				values[i] = []byte{} // the driver reads a blob of no bytes as nil, and writes nil as NULL
+			}
+		}
 		done, err := t.tx.ExecContext(ctx, "INSERT OR REPLACE INTO "+quoted(t.name)+" ("+t.columns+") VALUES ("+t.places+")", values...)
 		if isRowRefused(err) {
-			continue // what is there is not a row of this table
+			t.refused, t.why = t.refused+1, err // what is there is not a row of this table
+			continue
 		}
 		if err != nil {
 			return n, last, nil, err

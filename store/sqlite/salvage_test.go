@@ -86,17 +86,30 @@ func contents(t *testing.T, path string) (leases, events, messages, sources int)
 	return leases, events, messages, sources
 }
 
+// nothing adds to a store what has no bytes: a message that waits, one that has ended, one that waits for its time, a state and
+// a report.
+const nothing = `
+INSERT INTO understudy_enqueue (queue, key, id) VALUES ('orders', 'k1', 'empty'), ('orders', 'ended', 'empty-ended');
+INSERT INTO understudy_enqueue (queue, key, id, not_before_us) VALUES ('orders', 'k1', 'empty-later', 253402300799999999);
+UPDATE understudy_batch SET state = 'cancelled', ended_us = 1 WHERE id = 'empty-ended';
+UPDATE understudy_claim SET waiting = 0, over = 1, done = 1, ready_us = NULL WHERE key = 'ended';
+INSERT INTO understudy_lease_state (space, key, term, data) VALUES ('role', 'role-001', 1, x'');
+INSERT INTO understudy_monitor_report (id, at_us, kind, code, run, body) SELECT id, 1, 'beat', 0, '', x'' FROM understudy_monitor_source`
+
 // TestSalvageWhole: of a sound file all is copied, and what was copied works on.
 func TestSalvageWhole(t *testing.T) {
 	path, n := filled(t)
+	change(t, path, nothing)
+	n += 2
 	to := filepath.Join(t.TempDir(), "saved.db")
 	out, err := Salvage(t.Context(), path, to)
 	if err != nil || len(out.Tables) < 20 || len(out.Repairs) != 0 || out.Unreadable != 0 {
 		t.Fatalf("%+v, %v", out, err)
 	}
+	was := openAt(t, path)
 	for _, table := range out.Tables {
-		if table.Damage != "" {
-			t.Errorf("%+v", table)
+		if rows := number(t, was, "SELECT count(*) FROM "+table.Name); table.Damage != "" || table.Rows != int64(rows) {
+			t.Errorf("%+v, of %d rows", table, rows)
 		}
 	}
 	leases, events, messages, sources := contents(t, to)
@@ -109,6 +122,9 @@ func TestSalvageWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
+	if n := number(t, s, "SELECT count(*) FROM understudy_payload WHERE payload = x''"); n != 2 {
+		t.Errorf("%d payloads of no bytes, want 2", n)
+	}
 	if _, err := s.QueueAdmin().Add(t.Context(), []dispatch.Message{dispatch.Message{Queue: "orders", Key: "k1", ID: "later"}.WithDefaults()}); err != nil {
 		t.Error(err)
 	}
@@ -217,6 +233,24 @@ func TestSalvageBetween(t *testing.T) {
 	leases, events, messages, _ := contents(t, to)
 	if leases != 300 || messages != n || events >= wasEvents || events < wasEvents-100 {
 		t.Errorf("%d leases, %d messages, %d of %d events; %+v", leases, messages, events, wasEvents, out)
+	}
+}
+
+// TestSalvageNames what stays behind.
+func TestSalvageNames(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	change(t, path, `
+DROP TABLE understudy_lease_state;
+CREATE TABLE understudy_lease_state (space TEXT, key TEXT, term INTEGER, data BLOB);
+INSERT INTO understudy_lease_state VALUES ('role', 'a', 1, NULL), ('role', 'b', 1, x'00')`)
+	out, err := Salvage(t.Context(), path, filepath.Join(t.TempDir(), "saved.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range out.Tables {
+		if named := strings.Contains(table.Damage, "1 rows do not fit the table"); named != (table.Name == "understudy_lease_state") || named && table.Rows != 1 {
+			t.Errorf("%+v", table)
+		}
 	}
 }
 
