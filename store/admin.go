@@ -50,6 +50,8 @@ type Salvaged struct {
 	Tables []SalvagedTable `json:"tables"`
 	// Repairs made rows agree with others that were lost. Without damage there are none.
 	Repairs []SalvageRepair `json:"repairs,omitempty"`
+	// NotCopied names the tables of another program, which stay in the damaged file alone.
+	NotCopied []string `json:"not_copied,omitempty"`
 	// Unreadable is how many bytes of the file the disk could not read.
 	Unreadable int64 `json:"unreadable_bytes"`
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -116,6 +117,9 @@ func (a *app) storeSalvage(ctx context.Context, to string) error {
 	}
 	for _, r := range out.Repairs {
 		fmt.Fprintf(a.stdout, "%d %s\n", r.Rows, r.What)
+	}
+	if len(out.NotCopied) > 0 {
+		fmt.Fprintf(a.stdout, "not copied: %s (tables of another program)\n", termtext.Text(strings.Join(out.NotCopied, ", ")))
 	}
 	if out.Unreadable > 0 {
 		fmt.Fprintf(a.stdout, "the disk could not read %d bytes of the file\n", out.Unreadable)

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -17,13 +16,15 @@ import (
 	"github.com/understudy-ha/understudy/store"
 )
 
-// copyBlock is how much of a file is copied at once; a block that the disk cannot read becomes zeros.
-const copyBlock = 64 << 10
-
 const (
 	salvageTables = `
 SELECT t.name, t.wr, (SELECT count(*) = 1 AND max(c.type) = 'INTEGER' FROM pragma_table_info(t.name) c WHERE c.pk > 0)
 FROM pragma_table_list t WHERE t.schema = 'main' AND t.type = 'table' AND t.name LIKE 'understudy%' AND t.name NOT IN ('understudy_schema', 'understudy_step') ORDER BY t.name`
+
+	salvageOthers = `
+SELECT name FROM pragma_table_list
+WHERE schema = 'main' AND type IN ('table', 'virtual') AND name NOT LIKE 'understudy%' AND name NOT LIKE 'sqlite\_%' ESCAPE '\' ORDER BY name`
+
 	salvageColumns   = "SELECT name, pk FROM pragma_table_info(?1) ORDER BY cid"
 	salvageTriggers  = "SELECT name, sql FROM sqlite_schema WHERE type = 'trigger' AND tbl_name LIKE 'understudy%'"
 	salvageSequences = "SELECT name, seq FROM sqlite_sequence"
@@ -36,8 +37,9 @@ WHERE EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1) AN
 )
 
 // Salvage copies what can be read of a damaged file into a new one: tables as a whole, or their rows before, between and after
-// what is damaged, and makes them agree: see [repairs]. The damaged file, of which a copy is read, stays as it is. It returns [lease.ErrDamaged] if nothing can be
-// read, [store.ErrSchema] if another version of the schema is in the file, and [lease.ErrInvalid] if the new one exists.
+// what is damaged, and makes them agree: see [repairs]. Tables of another program are named, and not copied. The damaged file,
+// of which a copy is read, stays as it is. It returns [lease.ErrDamaged] if nothing can be read, [store.ErrSchema] if another
+// version of the schema is in the file, and [lease.ErrInvalid] if the new one exists.
 func Salvage(ctx context.Context, from, to string) (out store.Salvaged, err error) {
 	if missing(from) {
 		return out, fmt.Errorf("sqlite: %w: there is no file %s", lease.ErrInvalid, from)
@@ -75,35 +77,6 @@ func Salvage(ctx context.Context, from, to string) (out store.Salvaged, err erro
 	}
 	err = errors.Join(salvageInto(ctx, damaged, saved, &out), saved.Close())
 	return out, err
-}
-
-// copyReadable copies a file, and returns how many bytes of it the disk could not read.
-func copyReadable(ctx context.Context, from, to string) (unreadable int64, err error) {
-	in, err := os.Open(from)
-	if err != nil {
-		return 0, err
-	}
-	defer in.Close()
-	info, err := in.Stat()
-	if err != nil {
-		return 0, err
-	}
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return 0, err
-	}
-	block := make([]byte, copyBlock)
-	for at := int64(0); at < info.Size() && err == nil; at += copyBlock {
-		clear(block)
-		want := min(copyBlock, info.Size()-at)
-		if n, failed := in.ReadAt(block[:want], at); failed != nil && !errors.Is(failed, io.EOF) {
-			unreadable += want - int64(n)
-		}
-		if _, err = out.WriteAt(block[:want], at); err == nil {
-			err = ctx.Err()
-		}
-	}
-	return unreadable, errors.Join(err, out.Close())
 }
 
 func (s *Store) checkSalvageable(ctx context.Context) error {
@@ -161,6 +134,7 @@ func salvageInto(ctx context.Context, damaged, saved *Store, out *store.Salvaged
 		out.Tables = append(out.Tables, rows)
 	}
 	copySequences(ctx, in, tx)
+	out.NotCopied = othersOf(ctx, in)
 	if err := repairCopy(ctx, tx, out); err != nil {
 		return failed("repairing the new file", err)
 	}
@@ -216,6 +190,23 @@ func copySequences(ctx context.Context, in *sql.Conn, tx *sql.Tx) {
 			_, _ = tx.ExecContext(ctx, addSequence, name, seq)
 		}
 	}
+}
+
+// othersOf names the tables of another program, which the new file has no place for. SQLite has their names in memory, with the
+// schema, without which it would not have read a table.
+func othersOf(ctx context.Context, in *sql.Conn) (names []string) {
+	rows, err := in.QueryContext(ctx, salvageOthers)
+	if err != nil {
+		return nil
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		if rows.Scan(&name) == nil {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 func quoted(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
