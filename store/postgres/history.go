@@ -65,9 +65,29 @@ func scanEvent(r pgx.CollectableRow) (history.Event, error) {
 	return e, err
 }
 
-// Trim implements [history.Log].
-func (s *Store) Trim(ctx context.Context, keep int) (int64, error) {
-	deleted, err := s.exec(ctx, `DELETE FROM {{schema}}.event
-		WHERE id <= (SELECT id FROM {{schema}}.event ORDER BY id DESC OFFSET $1 LIMIT 1)`, int64(max(0, keep)))
+const (
+	newestToGo = "SELECT coalesce((SELECT id FROM {{schema}}.event ORDER BY id DESC OFFSET $1 LIMIT 1), 0)"
+
+	// least leaves out the NULL of a subquery without a row: there are fewer. The range begins behind what was deleted before: a
+	// transaction that is still open would have the index searched through all of it again.
+	trimSome = `WITH gone AS (
+		DELETE FROM {{schema}}.event
+		WHERE id > $1 AND id <= least($2, (SELECT id FROM {{schema}}.event WHERE id > $1 ORDER BY id OFFSET 9999 LIMIT 1)) RETURNING id)
+		SELECT count(*), coalesce(max(id), 0) FROM gone`
+)
+
+// Trim implements [history.Log]. It deletes in portions: where nothing has trimmed for long, one statement for all could never
+// end in its caller's time.
+func (s *Store) Trim(ctx context.Context, keep int) (deleted int64, err error) {
+	var last, at int64
+	err = s.queryRow(ctx, ordinary, newestToGo, func(r pgx.Row) error { return r.Scan(&last) }, int64(max(0, keep)))
+	for err == nil && at < last {
+		var n int64
+		err = s.queryRow(ctx, ordinary, trimSome, func(r pgx.Row) error { return r.Scan(&n, &at) }, at, last)
+		if err != nil || n == 0 {
+			break
+		}
+		deleted += n
+	}
 	return deleted, during(err, "trimming the history")
 }

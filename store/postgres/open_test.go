@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store"
@@ -283,5 +284,17 @@ func TestEndsSessionWithManyLeases(t *testing.T) {
 	}
 	if c := <-wakes; c != (lease.Change{}) {
 		t.Errorf("woken with %+v, want the change that may be anything", c)
+	}
+	// As many are not deleted in one transaction either.
+	exec(t, url, `CREATE FUNCTION few() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			IF (SELECT count(*) FROM gone) > 10000 THEN RAISE 'too many at once'; END IF; RETURN NULL; END $$;
+		CREATE TRIGGER few AFTER DELETE ON understudy.event REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION few();
+		DELETE FROM understudy.event WHERE reason <> 'stopped'`)
+	if n, err := s.Trim(amply(t), 10); err != nil || n != many-10 {
+		t.Errorf("Trim to 10 = %d, %v; want %d deleted", n, err, many-10)
+	}
+	left, err := s.Read(amply(t), history.Query{})
+	if err != nil || len(left) != 10 {
+		t.Errorf("%d events are left, %v; want 10", len(left), err)
 	}
 }
