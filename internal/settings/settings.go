@@ -32,7 +32,7 @@ type Server struct {
 	Timeout     time.Duration `yaml:"timeout" default:"5s" help:"the session lapses T after its last renewal; a takeover takes at most T + I (a file that sets interval alone: 5·I)"`
 	LogLevel    string        `yaml:"log_level" default:"info" help:"debug, info, warn or error"`
 	LogFormat   string        `yaml:"log_format" default:"text" help:"text or json"`
-	HistoryKeep int           `yaml:"history_keep" default:"100000" help:"keep this many events in the history; at least 1000"`
+	HistoryKeep int           `yaml:"history_keep" default:"100000" help:"keep this many events in the history; at least 1000; Redis and SableDB keep at most 100000"`
 	ForgetAfter time.Duration `yaml:"forget_vacant_after" default:"720h" help:"delete roles and leases that nobody has held or waited for during this time; at least 1h; -1s: never"`
 	Roles       []Role        `yaml:"roles" help:"roles to campaign for"`
 	Jobs        []Job         `yaml:"jobs" help:"jobs to run on a schedule, each time on one of the servers that offer them; needs SQLite, PostgreSQL or Redis"`
