@@ -31,7 +31,8 @@
 //     start from the clock in milliseconds and so are above the old ones, as long
 //     as the clock was not set back meanwhile.
 //   - FLUSHALL and FLUSHDB lose as much, and are noticed only by the next session
-//     that starts: do not use them on a store that someone uses.
+//     that starts, and not by that one if a program opened the store before it: do
+//     not use them on a store that someone uses.
 //   - An eviction policy other than noeviction lets the server delete sessions or
 //     leases when memory is short. [Store.Inspect] warns.
 //

@@ -14,5 +14,11 @@ func (s *Store) Settle(ctx context.Context) error {
 	return err
 }
 
+// Arrive is what a new connection does to a server that has run for so long.
+func (s *Store) Arrive(ctx context.Context, runID string, age time.Duration) error {
+	_, err := s.run(ctx, s.rest, writes, "arrive", []string{s.root + "server"}, runID, age.Microseconds())
+	return err
+}
+
 // Root is what every key starts with.
 func (s *Store) Root() string { return s.root }

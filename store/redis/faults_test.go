@@ -72,7 +72,7 @@ func TestHostileKeys(t *testing.T) {
 	}
 }
 
-func TestScriptFlush(t *testing.T) {
+func TestFlush(t *testing.T) {
 	server := realserver.Redis(t, realserver.RedisOptions{})
 	s := open(t, server.URL(), "")
 	a := start(t, s, "a", time.Hour)
@@ -105,6 +105,22 @@ func TestScriptFlush(t *testing.T) {
 	wg.Wait()
 	if flushes == 0 {
 		t.Error("nothing was flushed")
+	}
+
+	// The next session notices that all was deleted, and a new connection does not take that back.
+	runID, err := server.Do("GET", s.Root()+"server")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := server.Do("FLUSHALL"); err != nil {
+		t.Fatal(err)
+	}
+	b := start(t, s, "b", time.Hour)
+	if err := s.Arrive(t.Context(), runID, 24*time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := acquire(t.Context(), s, id, b.ID); !errors.Is(err, lease.ErrUnavailable) {
+		t.Errorf("Acquire within T after FLUSHALL: %v, want ErrUnavailable", err)
 	}
 }
 

@@ -3,9 +3,12 @@
 -- KEYS: server. ARGV: clock, run id and age of the server in µs.
 local known = redis.call('GET', KEYS[1])
 if known == ARGV[2] then return {'ok'} end
--- The first server of all can have lost nothing since before it was started.
 local lost = now()
-if not known then lost = lost - ARGV[3] end
+if not known then
+  -- The first server of all can have lost nothing since before it was started. Or else all was deleted since (FLUSHALL), and a
+  -- session that started on an older connection has noticed: that stands.
+  lost = math.max(lost - ARGV[3], math.min(lost, tonumber(redis.call('GET', root .. 'lost') or 0)))
+end
 redis.call('SET', KEYS[1], ARGV[2])
 redis.call('SET', root .. 'lost', int(lost), 'PX', 86400000)
 -- Readers of the history ask for what comes after the ids they have seen: those of lost events are not given again.
