@@ -14,6 +14,8 @@ const (
 	maxShardLabels = 100
 	// failoverWindow is the time over which failovers are counted.
 	failoverWindow = time.Hour
+	// shardsTrusted is the age from which shards that cannot be read have no metrics, as in UnderstudyShardsUnknown.
+	shardsTrusted = 10 * time.Second
 )
 
 // collect adds what the directory knows. Labels are the names of shards, and ids and addresses of their nodes; there are
@@ -23,6 +25,15 @@ func (p *shardPart) collect(m prometheus.Scrape) {
 		return
 	}
 	m = m.With("understudy_")
+	age, err := p.dir.Freshness()
+	if age > 0 {
+		m.Gauge("shards_age_seconds", "Age of this server's knowledge of the shards.", age.Seconds())
+	}
+	// Alerts take the maximum over all servers: one that is cut off from the store must not contradict the others with what was
+	// so before. A single call that fails leaves no gap, which would restart the time for which an alert waits.
+	if err != nil && (age == 0 || age > shardsTrusted) {
+		return
+	}
 	totals := map[string]int{}
 	for i, v := range p.dir.Shards() {
 		s := ViewShard(v)
@@ -33,9 +44,6 @@ func (p *shardPart) collect(m prometheus.Scrape) {
 	}
 	for _, h := range []shard.Health{shard.Fine, shard.Unattended, shard.Doubtful, shard.Replaceable, shard.Stuck, shard.None} {
 		m.Gauge("shards", "Shards, by the health of their primary.", float64(totals[string(h)]), "health", string(h))
-	}
-	if age, _ := p.dir.Freshness(); age > 0 {
-		m.Gauge("shards_age_seconds", "Age of this server's knowledge of the shards.", age.Seconds())
 	}
 }
 

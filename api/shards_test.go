@@ -29,6 +29,7 @@ type directory struct {
 	registry shard.Registry
 	mu       sync.Mutex
 	changed  chan struct{}
+	age      time.Duration
 	stale    error
 }
 
@@ -48,7 +49,7 @@ func (d *directory) Changed() <-chan struct{} {
 	return d.changed
 }
 
-func (d *directory) Freshness() (time.Duration, error) { return 3 * time.Second, d.stale }
+func (d *directory) Freshness() (time.Duration, error) { return d.age, d.stale }
 
 func (d *directory) tell() {
 	d.mu.Lock()
@@ -66,7 +67,7 @@ type shardRig struct {
 func newShardRig(t *testing.T) *shardRig {
 	t.Helper()
 	st := memory.New(nil)
-	dir := &directory{registry: st.Registry(), changed: make(chan struct{})}
+	dir := &directory{registry: st.Registry(), changed: make(chan struct{}), age: 3 * time.Second}
 	s, err := New(Config{Store: st, Shards: dir})
 	if err != nil {
 		t.Fatal(err)
@@ -416,6 +417,20 @@ func TestShardMetrics(t *testing.T) {
 	}
 	if want := fmt.Sprintf("understudy_shards{health=\"none\"} %d\n", 2*maxShardLabels); !strings.Contains(text, want) {
 		t.Errorf("metrics lack %s", want)
+	}
+	// A server that is cut off from the store says how old its knowledge is, and then no more of what was so once.
+	g.dir.stale = lease.ErrUnavailable
+	for _, c := range []struct {
+		age       time.Duration
+		aged, all bool
+	}{{3 * time.Second, true, true}, {time.Minute, true, false}, {0, false, false}} {
+		g.dir.age = c.age
+		text = g.do("GET", "/metrics", "").Body
+		aged := strings.Contains(text, fmt.Sprintf("\nunderstudy_shards_age_seconds %v\n", c.age.Seconds()))
+		all, some := strings.Contains(text, "\nunderstudy_shard_up{"), strings.Contains(text, "\nunderstudy_shards{")
+		if aged != c.aged || all != c.all || some != c.all {
+			t.Errorf("cut off for %v: its age %t, shards %t, totals %t", c.age, aged, all, some)
+		}
 	}
 }
 
