@@ -24,8 +24,9 @@ type certificate struct {
 
 	mu     sync.Mutex
 	pair   *tls.Certificate
-	stamps [2]stamp  // of the files as they were read last, used or not
+	stamps [2]stamp  // of the files from which the pair was read
 	looked time.Time // at the stamps
+	failed string    // why the files as they are now cannot be used; "": they can
 }
 
 // stamp tells a file from what it was before.
@@ -53,10 +54,13 @@ func (c *certificate) reload() error {
 }
 
 func (c *certificate) read(stamps [2]stamp) error {
-	c.looked, c.stamps = c.now(), stamps
+	c.looked = c.now()
 	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
 	if err != nil {
-		return usererr.Errorf("tls_cert and tls_key: %v", err)
+		// The stamps stay, so that the files are read again: what lets them be read, as chmod and chown do, changes no stamp.
+		err = usererr.Errorf("tls_cert and tls_key: %v", err)
+		c.failed = err.Error()
+		return err
 	}
 	if left := pair.Leaf.NotAfter.Sub(c.now()); left < 0 {
 		c.log.Warn("the certificate has expired: clients will refuse it", "file", c.certFile, "not_after", pair.Leaf.NotAfter)
@@ -64,7 +68,7 @@ func (c *certificate) read(stamps [2]stamp) error {
 	if c.pair != nil {
 		c.log.Info("certificate read anew", "file", c.certFile, "not_after", pair.Leaf.NotAfter)
 	}
-	c.pair = &pair
+	c.pair, c.stamps, c.failed = &pair, stamps, ""
 	return nil
 }
 
@@ -85,20 +89,22 @@ func (c *certificate) current(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		return c.pair, nil
 	}
 	c.looked = c.now()
-	if stamps := c.stampsNow(); !stamps[0].same(c.stamps[0]) || !stamps[1].same(c.stamps[1]) {
+	if stamps := c.stampsNow(); stamps[0].same(c.stamps[0]) && stamps[1].same(c.stamps[1]) {
+		c.failed = ""
+	} else {
 		// Certificate and key are two files: whoever replaces them may be between the two.
-		if err := c.read(stamps); err != nil {
+		before := c.failed
+		if err := c.read(stamps); err != nil && err.Error() != before {
 			c.log.Warn("the new certificate cannot be used; the old one stays", "err", err, "not_after", c.pair.Leaf.NotAfter)
 		}
 	}
 	return c.pair, nil
 }
 
-// expires is when the certificate in use ends.
+// expires is when the certificate to show ends. It looks at the files: a server to which nobody connects anew has read nothing.
 func (c *certificate) expires() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.pair.Leaf.NotAfter
+	pair, _ := c.current(nil)
+	return pair.Leaf.NotAfter
 }
 
 // config is for a listener.

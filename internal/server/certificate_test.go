@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -113,7 +114,19 @@ func TestCertificateReload(t *testing.T) {
 	if said.Len() != before {
 		t.Errorf("what is known to be broken was said again:\n%s", said.String()[before:])
 	}
-	put(t, keyFile, secondKey)
+	put(t, keyFile, bytes.Repeat([]byte("x"), len(secondKey)))
+	info, err := os.Stat(keyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shows(1)
+	// As with a key that chmod makes readable, all that can be seen from outside stays as it was.
+	if err := os.WriteFile(keyFile, secondKey, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(keyFile, time.Time{}, info.ModTime()); err != nil {
+		t.Fatal(err)
+	}
 	shows(2)
 	if !c.expires().Equal(ends.AddDate(1, 0, 0)) {
 		t.Errorf("expires at %v", c.expires())
@@ -132,6 +145,11 @@ func TestCertificateReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	shows(1)
+	put(t, certFile, secondCert)
+	put(t, keyFile, secondKey)
+	if !c.expires().Equal(ends.AddDate(1, 0, 0)) {
+		t.Errorf("without a new connection: expires at %v", c.expires())
+	}
 }
 
 func TestCertificateThatCannotBeUsed(t *testing.T) {
