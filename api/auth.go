@@ -78,7 +78,7 @@ type caller struct {
 	config *tokenSum
 	// operator is what the history calls a caller with that token.
 	operator string
-	// certificate: it was a client certificate, and token stands for it.
+	// certificate: it was a client certificate, and token stands for it, which expires when it ends.
 	certificate bool
 }
 
@@ -212,7 +212,7 @@ func (g authorizer) certified(r *http.Request) (caller, bool) {
 	}
 	for _, name := range append([]string{shown.Subject.CommonName}, shown.DNSNames...) {
 		if scopes, ok := g.clients[name]; ok {
-			return caller{token: access.Token{ID: "certificate/" + name, Name: name, Scopes: scopes}, scopes: scopes, certificate: true}, true
+			return caller{token: access.Token{ID: "certificate/" + name, Name: name, Scopes: scopes, Expires: shown.NotAfter}, scopes: scopes, certificate: true}, true
 		}
 	}
 	return caller{}, false
@@ -221,11 +221,11 @@ func (g authorizer) certified(r *http.Request) (caller, bool) {
 // hasToken reports whether the request carried a valid token.
 func (c caller) hasToken() bool { return c.token.ID != "" || c.config != nil }
 
-// cancelWhenRevoked calls stop soon after the caller's token has ended, and returns then or when ctx ends. A stream that a
-// revoked token opened must not outlive it.
+// cancelWhenRevoked calls stop soon after the caller's token or certificate has ended, and returns then or when ctx ends. A
+// stream must not outlive what opened it.
 func (g authorizer) cancelWhenRevoked(ctx context.Context, who caller, stop func()) {
 	if who.certificate {
-		<-ctx.Done()
+		cancelAt(ctx, who.token.Expires, stop)
 		return
 	}
 	if who.config == nil {
@@ -237,6 +237,18 @@ func (g authorizer) cancelWhenRevoked(ctx context.Context, who caller, stop func
 	case <-who.config.replaced:
 		stop()
 	}
+}
+
+// cancelAt calls stop at that time of the wall clock, and returns then or when ctx ends.
+func cancelAt(ctx context.Context, end time.Time, stop func()) {
+	for left := time.Until(end); left > 0; left = time.Until(end) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(min(left, time.Minute)): // the wall clock may step, which no timer notices
+		}
+	}
+	stop()
 }
 
 // callerKey is that of the caller in the context of a request.

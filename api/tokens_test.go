@@ -2,6 +2,9 @@ package api
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -312,10 +315,10 @@ func TestTokensNeverRead(t *testing.T) {
 	g.do("no-secret-of-any-token", "GET", "/v1/roles", "").want(401, "unauthorized")
 }
 
-// TestStreamEndsWithItsToken: what continues for long does not outlive the right to it.
+// TestStreamEndsWithItsToken: what continues for long does not outlive the right to it, be that a token or a certificate.
 func TestStreamEndsWithItsToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newTokenRig(t, Config{Token: configToken1, Clock: bubbleClock{time.Now()}})
+		g := newTokenRig(t, Config{Token: configToken1, Clock: bubbleClock{time.Now()}, Clients: map[string]access.Scopes{"page": {access.Read}}})
 		ctx, cancel := context.WithCancel(t.Context())
 		running := make(chan struct{})
 		go func() { defer close(running); _ = g.s.Run(ctx) }()
@@ -339,6 +342,23 @@ func TestStreamEndsWithItsToken(t *testing.T) {
 			}
 		case <-time.After(time.Minute):
 			t.Fatal("the stream goes on without its token")
+		}
+
+		leaf := &x509.Certificate{Subject: pkix.Name{CommonName: "page"}, NotAfter: time.Now().Add(90*time.Second + time.Second/2)}
+		go func() {
+			r := request(ctx, "GET", "/v1/events", "")
+			r.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{leaf}}}
+			ended <- send(t, g.s, r)
+		}()
+		select {
+		case a := <-ended:
+			if time.Until(leaf.NotAfter) != 0 || a.Status != 200 {
+				t.Errorf("a stream answered %d, and ended %v before its certificate", a.Status, time.Until(leaf.NotAfter))
+			}
+		case <-time.After(3 * time.Minute):
+			cancel()
+			<-ended
+			t.Error("the stream goes on without its certificate")
 		}
 	})
 }
