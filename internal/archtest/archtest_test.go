@@ -88,7 +88,7 @@ var arrows = []struct {
 	{folder: "web/webtest", std: true, allow: []string{"internal/testkit/realserver"}},
 	{folder: "internal", allow: []string{"internal", "lease"}},
 	{folder: "internal/strictyaml", std: true, allow: []string{"internal/termtext", "internal/usererr"}, foreign: []string{"go.yaml.in/yaml/", "github.com/spf13/pflag"}},
-	{folder: "internal/startlistener", std: true, allow: []string{"api", "api/apitype", "internal/usererr"}},
+	{folder: "internal/startlistener", std: true, allow: []string{"api", "api/apitype", "internal/ratelimit", "internal/usererr"}},
 	{folder: "internal/jobalarm", allow: []string{"dispatch", "job", "monitor", "monitor/sink", "store"}},
 	{folder: "internal/instance", allow: []string{"elect", "job", "lease", "monitor", "store", "store/open", "internal/guard", "internal/secret", "internal/termtext", "internal/usererr"}},
 	{folder: "internal/shardagent", allow: []string{"api", "api/apitype", "cache/origin", "lease", "shard", "shard/agent", "shard/checks", "shard/engine/redis", "shard/engine/sabledb", "shard/node", "shard/sentinel", "store", "internal/startlistener", "internal/instance", "internal/podlabel", "internal/termtext", "internal/sdnotify", "internal/strictyaml", "internal/usererr"}},

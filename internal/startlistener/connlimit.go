@@ -4,8 +4,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/understudy-ha/understudy/internal/ratelimit"
 )
 
 const (
@@ -29,7 +32,7 @@ type connLimit struct {
 
 	mu       sync.Mutex
 	conns    map[net.Conn]*limitedConn
-	count    map[string]int // by address
+	count    map[string]int // by address, as networkOf has it
 	refused  int            // since the last line
 	loggedAt time.Time
 }
@@ -68,10 +71,7 @@ func (l *connLimit) Accept() (net.Conn, error) {
 }
 
 func (l *connLimit) admit(c net.Conn) bool {
-	address, _, err := net.SplitHostPort(c.RemoteAddr().String())
-	if err != nil {
-		address = c.RemoteAddr().String()
-	}
+	address := networkOf(c.RemoteAddr())
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.count[address] >= l.perAddress && !l.closeIdle(address) || len(l.conns) >= l.max && !l.closeIdle("") {
@@ -85,6 +85,19 @@ func (l *connLimit) admit(c net.Conn) bool {
 	l.conns[c] = &limitedConn{address: address}
 	l.count[address]++
 	return true
+}
+
+// networkOf is the address that counts for a connection: one host can choose among all of an IPv6 /64.
+func networkOf(a net.Addr) string {
+	at, err := netip.ParseAddrPort(a.String())
+	if err != nil {
+		return a.String()
+	}
+	addr := at.Addr().Unmap().WithZone("")
+	if addr.Is4() {
+		return addr.String()
+	}
+	return ratelimit.Network(addr).String()
 }
 
 // closeIdle closes the connection that has been idle the longest, of an address or ("") of all. l.mu is held.

@@ -36,6 +36,17 @@ func TestConnLimit(t *testing.T) {
 	if _, ok := add("10.0.0.1"); ok {
 		t.Error("a third connection of one address, a quarter of eight, is let in while two are busy")
 	}
+	var others []net.Conn
+	for i, from := range []string{"2001:db8::1", "2001:db8::2:3", "2001:db8::ffff:1:2:3", "2001:db8:0:1::1"} {
+		c, ok := add(from)
+		if want := i != 2; ok != want {
+			t.Errorf("%s is let in: %t; one host has a whole /64, of which two are busy", from, ok)
+		}
+		others = append(others, c)
+	}
+	for _, c := range others {
+		l.note(c, http.StateClosed)
+	}
 	l.note(second, http.StateIdle)
 	l.note(first, http.StateIdle)
 	l.conns[first].idle = l.conns[second].idle.Add(time.Second)
