@@ -115,6 +115,11 @@ func (l *connLimit) closeIdle(address string) bool {
 		return false
 	}
 	l.forget(oldest)
+	// A TLS connection's own Close first writes that it ends, for up to 5 s where the client does not read. l.mu is held: nobody
+	// could connect meanwhile, and no request begin or end.
+	if over, ok := oldest.(interface{ NetConn() net.Conn }); ok {
+		oldest = over.NetConn()
+	}
 	_ = oldest.Close()
 	return true
 }

@@ -21,6 +21,15 @@ type standInConn struct {
 func (c *standInConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(c.from), Port: 1} }
 func (c *standInConn) Close() error         { c.closed = true; return nil }
 
+// standInTLS is one whose Close would wait for a client that does not read.
+type standInTLS struct {
+	*standInConn
+	waited bool
+}
+
+func (c *standInTLS) NetConn() net.Conn { return c.standInConn }
+func (c *standInTLS) Close() error      { c.waited = true; return c.standInConn.Close() }
+
 func TestConnLimit(t *testing.T) {
 	var out bytes.Buffer
 	l := limitConns(nil, 8, slog.New(slog.NewTextHandler(&out, nil)))
@@ -75,6 +84,13 @@ func TestConnLimit(t *testing.T) {
 	}
 	if len(l.conns) != 0 || len(l.count) != 0 {
 		t.Errorf("%d connections of %d addresses are remembered", len(l.conns), len(l.count))
+	}
+	full := &standInTLS{standInConn: &standInConn{from: "10.0.0.1"}}
+	l.admit(full)
+	add("10.0.0.1")
+	l.note(full, http.StateIdle)
+	if _, ok := add("10.0.0.1"); !ok || !full.closed || full.waited {
+		t.Errorf("let in %t; an idle TLS connection is closed %t, and with the lock held its client is waited for: %t", ok, full.closed, full.waited)
 	}
 	if n := strings.Count(out.String(), "\n"); n != 1 {
 		t.Errorf("%d lines: %s", n, out.String())
