@@ -163,6 +163,6 @@ type Queue interface {
 
 	// Prune deletes messages that reached a final state longer than keep ago and
 	// that block no key, at most limit of them, going on where the last call
-	// ended, and returns how many, and whether it has been through all.
+	// ended, and returns how many, and whether it has been through all. A scheduled message of the same ID goes with each.
 	Prune(ctx context.Context, queue string, keep time.Duration, limit int) (deleted int, through bool, err error)
 }

@@ -70,6 +70,7 @@ func Run(t *testing.T, newHarness func(t *testing.T) *Harness) {
 		"scheduled/order":                             testScheduledOrder,
 		"scheduled/for the past":                      testScheduledPast,
 		"scheduled/duplicates":                        testScheduledDuplicates,
+		"scheduled/pruned":                            testScheduledPruned,
 		"scheduled/cancel":                            testScheduledCancel,
 		"scheduled/shown":                             testScheduledShown,
 		"scheduled/removed with its queue":            testScheduledRemoved,

@@ -183,6 +183,28 @@ func testScheduledDuplicates(b *bench) {
 	}
 }
 
+// testScheduledPruned: what was sent, or cancelled, before its time is not sent at that time, though it is pruned by then.
+func testScheduledPruned(b *bench) {
+	b.schedules("k", b.storeNow().Add(10*time.Hour), "sent", "cancelled", "kept")
+	b.add("k", "sent", "cancelled")
+	b.act(dispatch.Cancel, "cancelled")
+	if got := b.drains(b.session("a"))["k"]; !same(got, []string{"sent"}) {
+		b.Errorf("delivered at once %q", got)
+	}
+	b.step(2 * time.Hour)
+	if n := b.prunes(time.Hour, 10); n != 3 { // with the probe
+		b.Errorf("%d were pruned", n)
+	}
+	b.step(9 * time.Hour)
+	b.enqueuesDue(10, 1)
+	if got := b.drains(b.session("b"))["k"]; !same(got, []string{"kept"}) {
+		b.Errorf("delivered at their time %q", got)
+	}
+	if got := b.queue(); got.Scheduled != 0 {
+		b.Errorf("%d are left", got.Scheduled)
+	}
+}
+
 func testScheduledCancel(b *bench) {
 	s := b.session("a")
 	b.schedules("k", b.storeNow().Add(time.Hour), "1", "2")

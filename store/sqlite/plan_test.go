@@ -104,6 +104,7 @@ func TestNoPlanGrowsWithWhatIsScheduled(t *testing.T) {
 		"any due": {anyDue, "understudy_scheduled_due (queue=? AND not_before_us<?)"}, "due": {listDue, "understudy_scheduled_due (queue=? AND not_before_us<?)"},
 		"take": {takeScheduled, "INTEGER PRIMARY KEY (rowid=?)"}, "find": {findScheduled, "understudy_scheduled_id (id=? AND queue=?)"},
 		"page": {scheduledPage, "understudy_scheduled_key (queue=? AND key>?)"}, "one": {oneScheduled, "understudy_scheduled_id (id=?"},
+		"drop": {dropSameID, "understudy_scheduled_id (id=? AND queue=?)"},
 	} {
 		steps := strings.Join(plan(t, s, c.text), "; ")
 		if !strings.Contains(steps, c.by) || strings.Contains(steps, "SCAN understudy") || strings.Contains(steps, "B-TREE") {

@@ -9,12 +9,13 @@ import (
 
 const (
 	endedLong = `
-SELECT key, seq, body, size, state IN ('invalid', 'failed') FROM understudy_batch
+SELECT key, seq, body, size, state IN ('invalid', 'failed'), id FROM understudy_batch
 WHERE queue = ?1 AND ended_us IS NOT NULL AND blocks = 0 AND ended_us < ?2 ORDER BY ended_us LIMIT ?3`
 
 	dropBatch   = "DELETE FROM understudy_batch WHERE queue = ?1 AND key = ?2 AND seq = ?3"
 	notDone     = "UPDATE understudy_claim SET over = over - 1 WHERE space = ?1 AND key = ?2"
 	dropPayload = "DELETE FROM understudy_payload WHERE n = ?1"
+	dropSameID  = "DELETE FROM understudy_scheduled WHERE id = ?1 AND queue = ?2"
 
 	// What one transaction deletes: what takes some 20 ms, for which everyone's
 	// renewals wait.
@@ -50,12 +51,12 @@ func (t *txn) prune(name string, before int64, most int) (deleted int, through b
 // drop deletes the batches that a query finds; its last argument is how many at most.
 func (t *txn) drop(name, query string, args ...any) (deleted int, through bool, err error) {
 	type old struct {
-		key             string
+		key, id         string
 		seq, body, size int64
 		dead            bool
 	}
 	found, err := list(t.call, query, args, func(scan scanner) (b old, err error) {
-		err = scan(&b.key, &b.seq, &b.body, &b.size, &b.dead)
+		err = scan(&b.key, &b.seq, &b.body, &b.size, &b.dead, &b.id)
 		return b, err
 	})
 	bytes := int64(0)
@@ -65,6 +66,9 @@ func (t *txn) drop(name, query string, args ...any) (deleted int, through bool, 
 		}
 		if err == nil {
 			_, err = t.exec(dropPayload, b.body)
+		}
+		if err == nil { // a scheduled one gives way to it, and would find nothing to give way to
+			_, err = t.exec(dropSameID, b.id, name)
 		}
 		if err == nil && b.dead {
 			_, err = t.exec(notDone, dispatch.Space(name), b.key)

@@ -21,7 +21,7 @@ SELECT (SELECT coalesce(sum(waiting), 0) FROM understudy_claim WHERE space = ?1)
   + (SELECT count(*) FROM understudy_batch INDEXED BY understudy_batch_state
      WHERE queue = ?2 AND state NOT IN ('queued', 'committed') AND state IN ('invalid', 'failed') AND blocks = 0)`
 
-	anyBatch  = "SELECT key, seq, body, size, 0 FROM understudy_batch WHERE queue = ?1 LIMIT ?2"
+	anyBatch  = "SELECT key, seq, body, size, 0, id FROM understudy_batch WHERE queue = ?1 LIMIT ?2"
 	dropSome  = "DELETE FROM understudy_claim WHERE (space, key) IN (SELECT space, key FROM understudy_claim WHERE space = ?1 LIMIT ?2)"
 	dropSpace = "DELETE FROM understudy_member WHERE space = ?1"
 )

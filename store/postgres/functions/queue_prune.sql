@@ -38,10 +38,19 @@ DECLARE
     e {{schema}}.tail;
 BEGIN
     -- Batches are over in their order, but for a few: what follows one that stays can wait.
-    FOR b IN SELECT x.ctid AS tid, x.seq, x.over, x.ended, x.state FROM {{schema}}.batch x
+    FOR b IN SELECT x.ctid AS tid, x.id, x.seq, x.over, x.ended, x.state,
+            EXISTS (SELECT FROM {{schema}}.scheduled s WHERE s.id = x.id AND s.queue = x.queue OFFSET 0) AS scheduled FROM {{schema}}.batch x
         WHERE x.queue = p_queue AND x.key = p_key AND x.seq > 0 ORDER BY x.seq LIMIT p_limit
     LOOP
         EXIT WHEN NOT b.over OR b.ended >= p_before;
+        IF b.scheduled THEN
+            -- One of this id that is scheduled gives way to this one, and would find nothing to give way to. If it is locked,
+            -- it is being enqueued or cancelled: that looks for this one.
+            DELETE FROM {{schema}}.scheduled s USING (
+                SELECT x.n FROM {{schema}}.scheduled x WHERE x.id = b.id AND x.queue = p_queue FOR UPDATE SKIP LOCKED) gone
+             WHERE s.n = gone.n;
+            EXIT WHEN EXISTS (SELECT FROM {{schema}}.scheduled s WHERE s.id = b.id AND s.queue = p_queue);
+        END IF;
         v_tids := v_tids || b.tid;
         v_last := b.seq;
         v_dead := v_dead + (b.state IN ('invalid', 'failed'))::int;
