@@ -150,6 +150,19 @@ func WasRetried(trail []TrailEntry) bool {
 	return slices.ContainsFunc(trail, func(e TrailEntry) bool { return e.Action.Retries() })
 }
 
+// TruncateTrail cuts a trail to [MaxTrail] entries, in place: its first and the latest. The latest retry stays, too, however long
+// ago it was: see [WasRetried].
+func TruncateTrail(trail []TrailEntry) []TrailEntry {
+	for len(trail) > MaxTrail {
+		oldest := 1
+		if trail[oldest].Action.Retries() && !WasRetried(trail[oldest+1:]) {
+			oldest++
+		}
+		trail = slices.Delete(trail, oldest, oldest+1)
+	}
+	return trail
+}
+
 // Admin is the port for operators and for programs that enqueue over the API.
 // Errors are those of lease.Store, and [ErrNoQueue], [ErrNoMessage], [ErrState]
 // and [ErrUncertain].

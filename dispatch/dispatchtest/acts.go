@@ -355,19 +355,30 @@ func statesOf(trail []dispatch.TrailEntry) (out []dispatch.State) {
 
 func testTrailBounded(b *bench) {
 	s := b.session("a")
-	b.add("k", "1")
-	for i := range dispatch.MaxTrail + 5 {
-		a := b.starts(s, "k")
-		r := result(a, dispatch.Delayed, dispatch.RetryLater)
-		r.Detail = fmt.Sprint("no ", i)
-		b.settles(s, r)
-	}
-	got := b.record("1")
-	if n := len(got.Trail); n > dispatch.MaxTrail || n < dispatch.MaxTrail/2 {
-		b.Errorf("the trail has %d entries", n)
-	}
-	if n := got.Trail[len(got.Trail)-1]; n.Detail != fmt.Sprint("no ", dispatch.MaxTrail+4) || n.Attempt != dispatch.MaxTrail+5 {
-		b.Errorf("its last entry is %+v", n)
+	for _, retried := range []bool{false, true} {
+		key := fmt.Sprint("retried ", retried)
+		b.add(key, key)
+		if retried {
+			b.settles(s, result(b.starts(s, key), dispatch.Unknown, dispatch.Block))
+			b.act(dispatch.RetryUnknown, key)
+		}
+		for i := range dispatch.MaxTrail + 5 {
+			a := b.starts(s, key)
+			if a.Retried != retried { // the target is asked before each
+				b.Fatalf("%s: attempt %d says %t", key, i, a.Retried)
+			}
+			r := result(a, dispatch.Delayed, dispatch.RetryLater)
+			r.Detail = fmt.Sprint("no ", i)
+			b.settles(s, r)
+		}
+		got := b.record(key)
+		if n := len(got.Trail); n > dispatch.MaxTrail || n < dispatch.MaxTrail/2 || got.Trail[0].State != dispatch.Queued {
+			b.Errorf("%s: the trail has %d entries, the first %+v", key, n, got.Trail[0])
+		}
+		if n := got.Trail[len(got.Trail)-1]; n.Detail != fmt.Sprint("no ", dispatch.MaxTrail+4) || n.Attempt != dispatch.MaxTrail+5 {
+			b.Errorf("%s: its last entry is %+v", key, n)
+		}
+		b.settles(s, done(b.starts(s, key)))
 	}
 }
 

@@ -58,18 +58,11 @@ func (p *progress) steps() []dispatch.TrailEntry {
 	return out
 }
 
-// keep writes the history down: its first entry and the latest.
+// keep writes the history down, as much of it as is kept.
 func (p *progress) keep(steps []dispatch.TrailEntry) error {
-	text, err := json.Marshal(bounded(steps))
+	text, err := json.Marshal(dispatch.TruncateTrail(steps))
 	p.trail = string(text)
 	return err
-}
-
-func bounded(steps []dispatch.TrailEntry) []dispatch.TrailEntry {
-	if over := len(steps) - dispatch.MaxTrail; over > 0 {
-		steps = append(steps[:1:1], steps[1+over:]...)
-	}
-	return steps
 }
 
 // reached is the state that the batch has reached.

@@ -253,7 +253,7 @@ func scanRecord(scan scanner, more ...any) (r dispatch.Record, err error) {
 		}
 		r.Trail = append(r.Trail, dispatch.TrailEntry{At: time.UnixMicro(begun), State: dispatch.Submitting, Term: p.term, Attempt: p.attempts})
 	}
-	r.Trail = bounded(r.Trail)
+	r.Trail = dispatch.TruncateTrail(r.Trail)
 	r.Attempts, r.Term, r.Code, r.Detail, r.Link = p.attempts, p.term, p.code, p.detail, p.link
 	r.Enqueued = time.UnixMicro(p.enqueued)
 	if p.begun != nil {

@@ -3,7 +3,6 @@ package queues
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/understudy-ha/understudy/claim"
@@ -115,10 +114,7 @@ func (s step) append(b *message) {
 // addNote adds an entry to the message's trail.
 func (b *message) addNote(at time.Time, detail string) {
 	n := dispatch.TrailEntry{At: at, State: b.State, Term: b.Term, Attempt: b.Attempts, Code: b.Code, Detail: detail}
-	b.Trail = append(b.Trail, n)
-	if len(b.Trail) > dispatch.MaxTrail {
-		b.Trail = slices.Delete(b.Trail, 1, len(b.Trail)-dispatch.MaxTrail+1)
-	}
+	b.Trail = dispatch.TruncateTrail(append(b.Trail, n))
 }
 
 // passHead ends the head, so that the next message of the key can be sent.

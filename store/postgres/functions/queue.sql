@@ -295,8 +295,8 @@ CREATE FUNCTION {{rules}}.trail_entry(at timestamptz, state text, term bigint, a
         'code', nullif(code, 0), 'detail', nullif(detail, ''), 'action', nullif(action, '')))
 $$;
 
--- The batch's trail with one more entry; the oldest give way. That it was queued is
--- in no trail, and of a batch that has none yet, the first submission is in the columns.
+-- The batch's trail with one more entry; the oldest give way, but for the latest retry (as dispatch.TruncateTrail says). That it
+-- was queued is in no trail, and of a batch that has none yet, the first submission is in the columns.
 CREATE FUNCTION {{rules}}.append_to_trail(b {{schema}}.batch, p_entry jsonb) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
 DECLARE
     v_trail jsonb := b.trail;
@@ -309,7 +309,8 @@ BEGIN
     END IF;
     v_trail := v_trail || p_entry;
     IF jsonb_array_length(v_trail) > 49 THEN
-        v_trail := v_trail - 0;
+        v_trail := v_trail - CASE WHEN v_trail -> 0 ->> 'action' LIKE 'retry%' AND NOT (v_trail - 0) @? '$[*] ? (@.action starts with "retry")'
+            THEN 1 ELSE 0 END;
     END IF;
     RETURN v_trail;
 END $$;
