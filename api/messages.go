@@ -36,8 +36,8 @@ func (s *Server) listMessages(r *http.Request) (out apitype.Messages, err error)
 	}
 	params := queryOf(r)
 	q := dispatch.MessageQuery{
-		Queue: queue, Key: params.name("key"), State: dispatch.State(params.values.Get("state")), Limit: params.limit(dispatch.MaxPage),
-		AfterKey: params.name("after_key"), AfterSeq: params.number("after_seq", 0, 1<<62, 0),
+		Queue: queue, Key: params.stored("key"), State: dispatch.State(params.values.Get("state")), Limit: params.limit(dispatch.MaxPage),
+		AfterKey: params.stored("after_key"), AfterSeq: params.number("after_seq", 0, 1<<62, 0),
 	}
 	if after := params.cursor(2); after != nil {
 		q.AfterKey = after[0]
@@ -137,7 +137,7 @@ func messageID(r *http.Request) (queue, id string, err error) {
 		return "", "", err
 	}
 	id = r.PathValue("id")
-	return queue, id, lease.ValidateText("message id", id, 1, dispatch.MaxID)
+	return queue, id, validateStored("message id", id, 1)
 }
 
 // ParseState reads the name of a batch's state; errors wrap lease.ErrInvalid.

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/understudy-ha/understudy/lease"
 )
@@ -44,6 +45,26 @@ func (q *query) name(parameter string, old ...string) string {
 		return ""
 	}
 	return text
+}
+
+// stored is a parameter that selects by the name of a key or message.
+func (q *query) stored(parameter string) string {
+	text := q.values.Get(parameter)
+	if err := validateStored(parameter, text, 0); err != nil {
+		q.keep(err)
+		return ""
+	}
+	return text
+}
+
+// validateStored checks a name that is looked up in a queue. SQL enqueues names that [lease.ValidateText] refuses, as one with a
+// no-break space; operators must be able to name those: what is refused here, no store has.
+func validateStored(what, text string, least int) error {
+	control := func(r rune) bool { return r < ' ' || r == 0x7f }
+	if len(text) < least || len(text) > lease.MaxKey || !utf8.ValidString(text) || strings.ContainsFunc(text, control) {
+		return fmt.Errorf("%w: %s must have %d to %d bytes of UTF-8 without control characters", lease.ErrInvalid, what, least, lease.MaxKey)
+	}
+	return nil
 }
 
 // number is a whole number.
@@ -121,7 +142,7 @@ func readCursor(text string, n int) ([]string, error) {
 	for i, p := range parts {
 		plain, err := url.PathUnescape(p)
 		if err == nil {
-			err = lease.ValidateText("after", plain, 0, lease.MaxKey)
+			err = validateStored("after", plain, 0)
 		}
 		if err != nil || len(parts) != n {
 			return nil, fmt.Errorf("%w: after=%.50q: use the next of the page before", lease.ErrInvalid, text)

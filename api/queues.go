@@ -118,7 +118,7 @@ func (s *Server) listKeys(r *http.Request) (out apitype.Keys, err error) {
 	}
 	params := queryOf(r)
 	q := dispatch.KeyQuery{
-		Queue: queue, After: params.name("after"), Blocked: params.flag("blocked"), Idle: params.flag("idle"), Limit: params.limit(dispatch.MaxPage),
+		Queue: queue, After: params.stored("after"), Blocked: params.flag("blocked"), Idle: params.flag("idle"), Limit: params.limit(dispatch.MaxPage),
 	}
 	if params.err != nil {
 		return out, params.err

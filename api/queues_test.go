@@ -374,6 +374,64 @@ func TestActions(t *testing.T) {
 	}
 }
 
+// oddDesk is that of a store in which SQL has put names that Validate refuses: the no-break spaces in them are stored as "~".
+type oddDesk struct{ dispatch.Admin }
+
+func odd(name string) string  { return strings.ReplaceAll(name, "~", "\u00a0") }
+func even(name string) string { return strings.ReplaceAll(name, "\u00a0", "~") }
+
+func (d oddDesk) Keys(ctx context.Context, q dispatch.KeyQuery) ([]dispatch.KeyRecord, error) {
+	q.After = even(q.After)
+	keys, err := d.Admin.Keys(ctx, q)
+	for i := range keys {
+		keys[i].Key, keys[i].Head = odd(keys[i].Key), odd(keys[i].Head)
+	}
+	return keys, err
+}
+
+func (d oddDesk) Messages(ctx context.Context, q dispatch.MessageQuery) ([]dispatch.Record, error) {
+	q.Key, q.AfterKey = even(q.Key), even(q.AfterKey)
+	messages, err := d.Admin.Messages(ctx, q)
+	for i := range messages {
+		messages[i].Key, messages[i].ID = odd(messages[i].Key), odd(messages[i].ID)
+	}
+	return messages, err
+}
+
+func (d oddDesk) Act(ctx context.Context, queue, id string, a dispatch.Action, who string) error {
+	return d.Admin.Act(ctx, queue, even(id), a, who)
+}
+
+// TestOddNames: operators reach what SQL has enqueued, whatever Go calls printable.
+func TestOddNames(t *testing.T) {
+	g := newQueueRig(t)
+	g.s.queueAdmin = oddDesk{g.s.queueAdmin}
+	for _, key := range []string{"a~", "b~c"} {
+		g.add(key, key+"0", "x")
+		g.block(key)
+	}
+	var page struct {
+		Keys     []apitype.Key
+		Messages []apitype.Message
+		Next     string
+	}
+	for _, list := range []string{"keys?blocked=true&", "messages?state=failed&"} {
+		page.Next = ""
+		for _, want := range []string{"a\u00a0", "b\u00a0c"} {
+			page.Keys, page.Messages = nil, nil
+			g.do("GET", "/v1/queues/orders/"+list+url.Values{"limit": {"1"}, "after": {page.Next}}.Encode(), "").into(&page)
+			if len(page.Keys) == 1 && page.Keys[0].Key != want || len(page.Messages) == 1 && page.Messages[0].Key != want || len(page.Keys)+len(page.Messages) != 1 {
+				t.Errorf("%s%q: %+v", list, want, page)
+			}
+		}
+	}
+	if g.do("GET", "/v1/queues/orders/messages?key=b%C2%A0c", "").into(&page); len(page.Messages) != 1 {
+		t.Errorf("of a key: %+v", page.Messages)
+	}
+	g.do("POST", "/v1/queues/orders/messages/b%C2%A0c0/skip", "").want(200, "")
+	g.do("GET", "/v1/queues/orders/messages/none%C2%A0", "").want(404, "no_batch")
+}
+
 // brokenDesk fails as it is told, and counts who asks.
 type brokenDesk struct {
 	dispatch.Admin

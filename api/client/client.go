@@ -120,7 +120,11 @@ func (c *Client) History(ctx context.Context, q Query) ([]apitype.Event, error) 
 func pathOf(parts ...string) string {
 	escaped := []string{"/v1"}
 	for _, part := range parts {
-		escaped = append(escaped, url.PathEscape(part))
+		part = url.PathEscape(part)
+		if part == "." || part == ".." { // a server takes these for steps in the path, and redirects
+			part = strings.ReplaceAll(part, ".", "%2E")
+		}
+		escaped = append(escaped, part)
 	}
 	return strings.Join(escaped, "/")
 }

@@ -78,4 +78,10 @@ func TestQueues(t *testing.T) {
 	}
 	_, err = c.Message(ctx, "orders", "nothing")
 	wantCode(t, err, "no_batch")
+	if _, err := c.Add(ctx, "orders", apitype.NewMessage{Key: "dots", ID: ".."}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Cancel(ctx, "orders", "..", ""); err != nil {
+		t.Errorf("cancelling one whose ID is two dots: %v", err)
+	}
 }
