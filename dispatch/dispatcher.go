@@ -243,6 +243,7 @@ func (d *Dispatcher) enqueueDue(ctx context.Context) {
 		failed:    tally{log: func(attrs ...any) { d.log.Warn("scheduled messages not enqueued; trying again", attrs...) }},
 		recovered: func(attrs ...any) { d.log.Info("scheduled messages are enqueued again", attrs...) },
 	}
+	again := false // the request before failed, too
 	for {
 		select {
 		case <-ctx.Done():
@@ -256,9 +257,12 @@ func (d *Dispatcher) enqueueDue(ctx context.Context) {
 			switch {
 			case err == nil:
 				failing.succeed(d.clock.Now())
-			case ctx.Err() == nil && !errors.Is(err, lease.ErrUnavailable) && !errors.Is(err, lease.ErrUnknown): // those, the runner reports
+			case ctx.Err() != nil:
+			// When the store goes away the runner reports that; nothing is due then until the store answers.
+			case again || !errors.Is(err, lease.ErrUnavailable) && !errors.Is(err, lease.ErrUnknown):
 				failing.fail(d.clock.Now(), "err", err)
 			}
+			again = err != nil
 			more = n > 0 && lease.Sleep(ctx, d.clock, 10*time.Millisecond)
 		}
 	}

@@ -205,6 +205,8 @@ type link struct {
 	mu  sync.Mutex
 	off bool
 	due atomic.Int64 // requests to enqueue what is due
+
+	held atomic.Bool // these requests alone fail
 }
 
 func (l *link) cut(off bool) {
@@ -225,6 +227,9 @@ func (l *link) err() error {
 
 func (l *link) EnqueueDue(ctx context.Context, queue string, limit int) (int, error) {
 	l.due.Add(1)
+	if l.held.Load() {
+		return 0, lease.ErrUnavailable
+	}
 	if err := l.err(); err != nil {
 		return 0, err
 	}

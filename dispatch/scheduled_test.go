@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,5 +48,27 @@ func TestScheduledIsSentAtItsTime(t *testing.T) {
 		i.link.cut(false)
 		expect(59*time.Minute+20*time.Second, "k-0001", "1", "2")
 		expect(time.Hour+2*time.Second, "k-0001", "1", "2", "3")
+	})
+}
+
+// TestHeldScheduledIsReported: a store that answers, but lets no scheduled message in, is in the log.
+func TestHeldScheduledIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, g, log := newPlace(t), newTarget(), &logged{}
+		i := p.start("a", g, log.on)
+		i.link.held.Store(true)
+		m := dispatch.Message{Queue: "q", Key: "k", ID: "1", NotBefore: time.Now().Add(5 * time.Second)}
+		if added, err := p.store.QueueAdmin().Add(t.Context(), []dispatch.Message{m}); err != nil || !added[0] {
+			t.Fatalf("Add: %v, %v", added, err)
+		}
+		time.Sleep(30 * time.Second)
+		if got := log.lines("level=WARN"); len(got) != 1 || !strings.Contains(got[0], "scheduled messages not enqueued") {
+			t.Errorf("while it is held it says %q", got)
+		}
+		i.link.held.Store(false)
+		time.Sleep(5 * time.Second)
+		if got := log.lines("scheduled messages are enqueued again"); len(got) != 1 || !slices.Equal(g.order("k"), []string{"1"}) {
+			t.Errorf("then it says %q, and %q were sent", got, g.order("k"))
+		}
 	})
 }

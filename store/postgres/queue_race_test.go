@@ -39,6 +39,7 @@ func TestQueueInterleavings(t *testing.T) {
 		{"who falls asleep sees what is being offered", asleepBesideOffer, "wake_members", "pg_advisory_xact_lock_shared", "concat"},
 		{"an old snapshot does not number", oldSnapshot, "append_to_key", "IF v_current THEN", "IF true THEN"},
 		{"a queue that is removed gets no message", removalBesideEnqueue, "number_batches", "pg_advisory_xact_lock_shared", "concat"},
+		{"what is due does not wait for an open transaction", dueBesideEnqueue, "enqueue_due", "WHEN lock_not_available", "WHEN division_by_zero"},
 		{"numbers are kept when all batches are pruned", pruneKeepsNumbers, "prune_key", "IF e.last < v_last THEN", "IF false THEN"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -441,6 +442,41 @@ func oldSnapshot(t *testing.T, url string) error {
 		enqueue(t, again, key, key+string(level))
 		if err := again.Commit(t.Context()); err != nil {
 			return fmt.Errorf("%s, again: %w", level, err)
+		}
+	}
+	return nil
+}
+
+// dueBesideEnqueue: a transaction has enqueued the ID of a message that is due, and stays open. What is due for other keys does
+// not wait for it; its own key keeps its order.
+func dueBesideEnqueue(t *testing.T, url string) error {
+	s, conn := open(t, url), connect(t, url)
+	var now time.Time
+	if err := conn.QueryRow(t.Context(), "SELECT understudy.clock()").Scan(&now); err != nil {
+		t.Fatal(err)
+	}
+	held, other := "k-"+lease.NewID(), "k-"+lease.NewID()
+	ids := []string{lease.NewID(), lease.NewID(), lease.NewID()}
+	messages := make([]dispatch.Message, len(ids))
+	for i, key := range []string{held, held, other} {
+		messages[i] = dispatch.Message{Queue: work, Key: key, ID: ids[i], NotBefore: now.Add(time.Hour + time.Duration(i)*time.Second)}
+	}
+	if _, err := s.QueueAdmin().Add(t.Context(), messages); err != nil {
+		t.Fatal(err)
+	}
+	user := begin(t, conn)
+	enqueue(t, user, held, ids[0])
+	step(t, url, 2*time.Hour)
+	if n, err := s.Queue().EnqueueDue(t.Context(), work, 10); err != nil || n != 1 {
+		return fmt.Errorf("EnqueueDue = %d, %w, beside an open transaction", n, err)
+	}
+	commit(t, user)
+	if n, err := s.Queue().EnqueueDue(t.Context(), work, 10); err != nil || n != 2 {
+		return fmt.Errorf("EnqueueDue = %d, %w, then", n, err)
+	}
+	for i, seq := range []int64{1, 2, 1} {
+		if r, err := s.QueueAdmin().Message(t.Context(), work, ids[i]); err != nil || r.State != dispatch.Queued || r.Seq != seq {
+			return fmt.Errorf("message %d is %s with number %d, %w", i, r.State, r.Seq, err)
 		}
 	}
 	return nil

@@ -2,10 +2,12 @@
 
 -- Puts messages into their keys that are due, those first whose time came first; the trigger number_batches gives them
 -- their numbers at the commit. One caller at a time: the next one would commit what comes later before what comes sooner.
+-- A transaction that has enqueued the id of one of them is not waited for: it may stay open for long.
 CREATE FUNCTION {{rules}}.enqueue_due(p_queue text, p_limit bigint, p_lock_timeout_ms bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     t timestamptz;
     v_ns bigint[];
+    v_joined bigint;
 BEGIN
     PERFORM {{rules}}.configure_key_statement(p_lock_timeout_ms);
     PERFORM {{rules}}.require_queue(p_queue);
@@ -21,7 +23,39 @@ BEGIN
             SELECT s.n, octet_length(s.payload) AS size, row_number() OVER (ORDER BY s.not_before, s.n) AS i FROM {{schema}}.scheduled s
              WHERE s.queue = p_queue AND s.not_before <= t ORDER BY s.not_before, s.n LIMIT p_limit) f) d
         WHERE d.i = 1 OR d.bytes <= 16777216 ORDER BY d.i);
-    RETURN {{rules}}.move_to_keys(v_ns, NULL, NULL);
+    PERFORM set_config('lock_timeout', '20', true); -- of most, the commit is under way
+    BEGIN
+        v_joined := {{rules}}.move_to_keys(v_ns, NULL, NULL);
+    EXCEPTION WHEN lock_not_available THEN
+        v_joined := {{rules}}.enqueue_due_singly(p_queue, t, p_limit);
+    END;
+    PERFORM {{rules}}.configure_statement(p_lock_timeout_ms); -- the commit waits for others that enqueue to these keys
+    RETURN v_joined;
+END $$;
+
+-- Does the same one by one, each in a subtransaction. A message that another transaction holds is left for the next call, and so
+-- are the later ones of its key.
+CREATE FUNCTION {{rules}}.enqueue_due_singly(p_queue text, t timestamptz, p_limit bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    v_joined bigint := 0;
+    v_bytes bigint := 0;
+    v_left text[] := '{}'; -- keys
+    d record;
+BEGIN
+    PERFORM set_config('lock_timeout', '5', true);
+    -- Those that have joined their keys are locked until the commit, and that is not to last.
+    WHILE v_joined < p_limit AND {{schema}}.clock() < t + interval '2 seconds' LOOP
+        SELECT s.n, s.key, octet_length(s.payload) AS size INTO d FROM {{schema}}.scheduled s
+         WHERE s.queue = p_queue AND s.not_before <= t AND s.key <> ALL (v_left) ORDER BY s.not_before, s.n LIMIT 1;
+        EXIT WHEN NOT FOUND OR v_joined > 0 AND v_bytes + d.size > 16777216;
+        BEGIN
+            v_joined := v_joined + {{rules}}.move_to_keys(ARRAY[d.n], NULL, NULL);
+            v_bytes := v_bytes + d.size;
+        EXCEPTION WHEN lock_not_available THEN
+            v_left := v_left || d.key;
+        END;
+    END LOOP;
+    RETURN v_joined;
 END $$;
 
 -- Puts scheduled messages at the ends of their keys, in the order in which they are given and in a given state, and
