@@ -164,6 +164,19 @@ func testRetryAtEnd(b *bench) {
 			b.Errorf("retried in an idle key: delivered %q", got)
 		}
 	}
+	// Its age counts from then on, and its history from when it was queued first.
+	b.add("old", "old")
+	b.settles(s, result(b.starts(s, "old"), dispatch.Invalid, dispatch.Next))
+	before := b.record("old").Trail
+	b.step(time.Hour)
+	b.act(dispatch.Retry, "old")
+	if a := b.starts(b.session("later"), "old"); !near(a.Age, 0) {
+		b.Errorf("retried at the end, it is %v old", a.Age)
+	}
+	equal := func(x, y dispatch.TrailEntry) bool { return x.At.Equal(y.At) && x.State == y.State }
+	if got := b.record("old").Trail; len(got) < len(before) || !slices.EqualFunc(got[:len(before)], before, equal) {
+		b.Errorf("the trail was %+v; retried at the end, it is %+v", before, got)
+	}
 }
 
 func testSkip(b *bench) {

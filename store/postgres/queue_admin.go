@@ -155,6 +155,9 @@ func scanWhole(r pgx.CollectableRow) (out dispatch.Record, err error) {
 	for i := range noted {
 		noted[i].At = noted[i].At.UTC()
 	}
+	if len(noted) > 0 && noted[0].State == dispatch.Queued && noted[0].Action == "" {
+		out.Trail = nil // it went to the end of its key since, and that is when it was queued first
+	}
 	out.Trail = append(out.Trail, noted...)
 	return out, nil
 }

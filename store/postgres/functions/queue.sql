@@ -295,11 +295,13 @@ CREATE FUNCTION {{rules}}.trail_entry(at timestamptz, state text, term bigint, a
         'code', nullif(code, 0), 'detail', nullif(detail, ''), 'action', nullif(action, '')))
 $$;
 
--- The batch's trail with one more entry; the oldest give way, but for the latest retry (as dispatch.TruncateTrail says). That it
--- was queued is in no trail, and of a batch that has none yet, the first submission is in the columns.
+-- The batch's trail with one more entry; the oldest give way, but for the latest retry (as dispatch.TruncateTrail says). When it
+-- was queued is in no trail, but as the first entry if it went to the end of its key since; of a batch that has no trail yet, the
+-- first submission is in the columns.
 CREATE FUNCTION {{rules}}.append_to_trail(b {{schema}}.batch, p_entry jsonb) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
 DECLARE
     v_trail jsonb := b.trail;
+    v_oldest int := 0; -- that may give way
 BEGIN
     IF v_trail IS NULL THEN
         v_trail := '[]';
@@ -308,9 +310,14 @@ BEGIN
         END IF;
     END IF;
     v_trail := v_trail || p_entry;
-    IF jsonb_array_length(v_trail) > 49 THEN
-        v_trail := v_trail - CASE WHEN v_trail -> 0 ->> 'action' LIKE 'retry%' AND NOT (v_trail - 0) @? '$[*] ? (@.action starts with "retry")'
-            THEN 1 ELSE 0 END;
+    IF v_trail -> 0 ->> 'state' = 'queued' AND v_trail -> 0 ->> 'action' IS NULL THEN
+        v_oldest := 1;
+    END IF;
+    IF jsonb_array_length(v_trail) > 49 + v_oldest THEN
+        IF v_trail -> v_oldest ->> 'action' LIKE 'retry%' AND NOT (v_trail - v_oldest) @? '$[*] ? (@.action starts with "retry")' THEN
+            v_oldest := v_oldest + 1;
+        END IF;
+        v_trail := v_trail - v_oldest;
     END IF;
     RETURN v_trail;
 END $$;

@@ -103,8 +103,12 @@ BEGIN
     END IF;
     t := {{schema}}.clock();
     PERFORM {{rules}}.record_action(b, t, p_action, p_who, b.state, b.ended);
+    -- Its age counts from now on. When it was queued first, its trail says.
+    IF b.trail -> 0 ->> 'state' <> 'queued' OR b.trail -> 0 ->> 'action' IS NOT NULL THEN
+        b.trail := jsonb_build_array({{rules}}.trail_entry(b.enqueued, 'queued', 0, 0, 0, '')) || b.trail;
+    END IF;
     UPDATE {{schema}}.batch x
-       SET state = 'queued', over = false, aside = NULL, attempts = 0, code = 0, detail = '', link = '', ended = NULL, hold = NULL,
+       SET state = 'queued', enqueued = t, over = false, aside = NULL, attempts = 0, code = 0, detail = '', link = '', ended = NULL, hold = NULL,
            trail = {{rules}}.append_to_trail(b, {{rules}}.trail_entry(t, 'queued', b.term, 0, 0, p_action || ' by ' || p_who, p_action))
      WHERE x.id = b.id AND x.queue = b.queue RETURNING x.ctid INTO v_tid;
     IF {{rules}}.append_to_key(b.queue, b.key, ARRAY[v_tid]) THEN
