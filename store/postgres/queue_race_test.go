@@ -38,7 +38,9 @@ func TestQueueInterleavings(t *testing.T) {
 		{"… to an idle key", asleepBesideIdleKey, "make_key_ready", "pg_advisory_xact_lock_shared", "concat"},
 		{"who falls asleep sees what is being offered", asleepBesideOffer, "wake_members", "pg_advisory_xact_lock_shared", "concat"},
 		{"an old snapshot does not number", oldSnapshot, "append_to_key", "IF v_current THEN", "IF true THEN"},
-		{"a queue that is removed gets no message", removalBesideEnqueue, "number_batches", "pg_advisory_xact_lock_shared", "concat"},
+		{"a queue that is removed gets no message", removalBesideEnqueue(false), "number_batches", "pg_advisory_xact_lock_shared", "concat"},
+		{"… nor for a key that it had", removalBesideEnqueue(true), "remove_queue", postgres.InSQL("DELETE FROM {{schema}}.tail e WHERE e.queue = p_queue;"), ""},
+		{"… nor loses one that is being committed", removalBesideCommit, "remove_queue", "ORDER BY e.key FOR UPDATE", ""},
 		{"what is due does not wait for an open transaction", dueBesideEnqueue, "enqueue_due", "WHEN lock_not_available", "WHEN division_by_zero"},
 		{"numbers are kept when all batches are pruned", pruneKeepsNumbers, "prune_key", "IF e.last < v_last THEN", "IF false THEN"},
 	} {
@@ -297,31 +299,79 @@ func idleBesideEnqueue(t *testing.T, url string) error {
 	return nil
 }
 
-// removalBesideEnqueue has a transaction enqueue to a new key of a queue, and commit while the queue's removal is under way.
-func removalBesideEnqueue(t *testing.T, url string) error {
-	const queue = "spare"
-	s := open(t, url)
-	if err := s.QueueAdmin().CreateQueue(t.Context(), queue); err != nil {
+// removalBesideEnqueue has a transaction enqueue to a new key of a queue, or to a known one, and commit while the queue's removal is
+// under way.
+func removalBesideEnqueue(known bool) func(t *testing.T, url string) error {
+	return func(t *testing.T, url string) error {
+		queue, key := spare(t, url)
+		if !known {
+			key = lease.NewID()
+		}
+		user, removal := begin(t, connect(t, url)), begin(t, connect(t, url))
+		if _, err := postgres.Enqueue(t.Context(), user, dispatch.Message{Queue: queue, Key: key, ID: lease.NewID()}); err != nil {
+			t.Fatal(err)
+		}
+		if verdict, err := removes(t, removal, queue); err != nil || verdict != "removed" {
+			t.Fatalf("%s, %v", verdict, err)
+		}
+		committed := later(func() error { return user.Commit(t.Context()) })
+		over, err := overOrWaits(t, url, committed)
+		commit(t, removal)
+		if !over {
+			err = <-committed
+		}
+		if err == nil {
+			return errors.New("a message was committed to a queue that is gone")
+		}
+		return nil
+	}
+}
+
+// removalBesideCommit: a queue is removed while a message of a known key is being committed, which it counts.
+func removalBesideCommit(t *testing.T, url string) error {
+	queue, key := spare(t, url)
+	user, removal := begin(t, connect(t, url)), begin(t, connect(t, url))
+	if _, err := postgres.Enqueue(t.Context(), user, dispatch.Message{Queue: queue, Key: key, ID: lease.NewID()}); err != nil {
 		t.Fatal(err)
 	}
-	user, removal := begin(t, connect(t, url)), begin(t, connect(t, url))
-	if _, err := postgres.Enqueue(t.Context(), user, dispatch.Message{Queue: queue, Key: lease.NewID(), ID: lease.NewID()}); err != nil {
+	if _, err := user.Exec(t.Context(), "SET CONSTRAINTS ALL IMMEDIATE"); err != nil { // as COMMIT does first
 		t.Fatal(err)
 	}
 	var verdict string
-	if err := removal.QueryRow(t.Context(), postgres.InSQL("SELECT verdict FROM {{rules}}.remove_queue($1, 0, 'test', 60000)"), queue).Scan(&verdict); err != nil || verdict != "removed" {
-		t.Fatalf("%s, %v", verdict, err)
-	}
-	committed := later(func() error { return user.Commit(t.Context()) })
-	over, err := overOrWaits(t, url, committed)
-	commit(t, removal)
+	removed := later(func() (err error) { verdict, err = removes(t, removal, queue); return err })
+	over, err := overOrWaits(t, url, removed)
+	commit(t, user)
 	if !over {
-		err = <-committed
+		err = <-removed
 	}
-	if err == nil {
-		return errors.New("a message was committed to a queue that is gone")
+	if err != nil || verdict != "refused" {
+		return fmt.Errorf("a queue with a message was removed as one without: %s, %w", verdict, err)
 	}
 	return nil
+}
+
+// spare makes a queue that can be removed, and a key in which there was a message.
+func spare(t *testing.T, url string) (queue, key string) {
+	t.Helper()
+	queue, key = "q"+strings.ToLower(lease.NewID()), "k"
+	admin := open(t, url).QueueAdmin()
+	err := admin.CreateQueue(t.Context(), queue)
+	if err == nil {
+		_, err = admin.Add(t.Context(), []dispatch.Message{{Queue: queue, Key: key, ID: "first"}})
+	}
+	if err == nil {
+		err = admin.Act(t.Context(), queue, "first", dispatch.Cancel, "x")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return queue, key
+}
+
+// removes removes a queue without messages, in a transaction that is left open.
+func removes(t *testing.T, tx pgx.Tx, queue string) (verdict string, err error) {
+	err = tx.QueryRow(t.Context(), postgres.InSQL("SELECT verdict FROM {{rules}}.remove_queue($1, 0, 'test', 60000)"), queue).Scan(&verdict)
+	return verdict, err
 }
 
 // deliverHeld delivers a key's head and calls between after the begin.

@@ -23,6 +23,10 @@ BEGIN
             PERFORM {{rules}}.wake_members('queue/' || v_queue, v_ready);
             v_ready := 0;
         END IF;
+        IF v_queue IS DISTINCT FROM k.queue THEN
+            -- Before the first tail: a removal, too, has this lock before it waits for tails.
+            PERFORM pg_advisory_xact_lock_shared(hashtext('understudy ' || {{channel}}), hashtext('removal of queue/' || k.queue));
+        END IF;
         v_queue := k.queue;
         v_ready := v_ready + {{rules}}.append_to_key(k.queue, k.key, k.tids)::int;
     END LOOP;

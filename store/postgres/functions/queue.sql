@@ -10,7 +10,9 @@
 -- Deliverers: claims in the order of their keys, the batches of these, tails (never
 -- waited for). Enqueuers: tails in order, then the claims of idle keys, which no
 -- deliverer holds. Operators: the claim, then the batch; for a batch that is
--- finished, which deliverers do not touch, the batch, then as an enqueuer.
+-- finished, which deliverers do not touch, the batch, then as an enqueuer. A removal: all
+-- tails of its queue, and before them its advisory lock, which an enqueuer of more than one
+-- message, or to a new key, has before its first tail, too.
 
 -- One exchange with a dispatcher. The keys are sorted, and each is there once: with a
 -- result if its term in p_rterms is not null, and to be begun with if that in

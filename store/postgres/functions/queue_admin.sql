@@ -135,8 +135,8 @@ RETURNS text LANGUAGE sql IMMUTABLE AS $$
 $$;
 
 -- Deletes a queue, unless an instance has joined it or it has another number of messages than p_messages: of those that
--- wait, are scheduled, in flight or are dead letters. The verdict is 'removed', 'no queue', 'sink' or 'refused'. What was in it is
--- deleted by purge_queue.
+-- wait, are scheduled, in flight or are dead letters. The verdict is 'removed', 'no queue', 'sink' or 'refused'. What was in it, but
+-- for the tails of its keys, is deleted by purge_queue.
 CREATE FUNCTION {{rules}}.remove_queue(p_queue text, p_messages bigint, p_reason text, p_lock_timeout_ms bigint,
     OUT verdict text, OUT messages bigint, OUT joined bigint) LANGUAGE plpgsql AS $$
 DECLARE
@@ -155,6 +155,15 @@ BEGIN
     END IF;
     t := {{schema}}.clock();
     SELECT count(*) INTO joined FROM {{schema}}.member m WHERE m.space = 'queue/' || p_queue AND m.joined AND {{rules}}.is_alive(m.session, t);
+    IF joined > 0 THEN
+        messages := 0; -- not counted: who enqueues would wait meanwhile
+        verdict := 'refused';
+        RETURN;
+    END IF;
+    -- Who enqueues to a known key locks its tail, and looks for nothing else. What is being committed is counted; who comes later
+    -- finds neither the tail nor the queue.
+    PERFORM FROM {{schema}}.tail e WHERE e.queue = p_queue ORDER BY e.key FOR UPDATE;
+    t := {{schema}}.clock();
     SELECT coalesce(sum(w.n), 0) + (SELECT count(*) FROM {{schema}}.scheduled s WHERE s.queue = p_queue) + (
             SELECT count(*) FROM {{schema}}.batch x WHERE x.queue = p_queue AND x.aside AND x.over AND x.state IN ('invalid', 'failed'))
       INTO messages
@@ -162,10 +171,11 @@ BEGIN
            LATERAL (SELECT count(*) AS n FROM {{schema}}.batch b
              WHERE b.queue = e.queue AND b.key = e.key AND b.seq > coalesce(c.done, e.last) AND NOT b.over) w
      WHERE e.queue = p_queue;
-    IF joined > 0 OR messages <> p_messages THEN
+    IF messages <> p_messages THEN
         verdict := 'refused';
         RETURN;
     END IF;
+    DELETE FROM {{schema}}.tail e WHERE e.queue = p_queue;
     DELETE FROM {{schema}}.queue q WHERE q.name = p_queue;
     INSERT INTO {{schema}}.event (at, part, subject, from_label, to_label, term, reason, duration_ns)
     VALUES (t, 'batch', p_queue, '', '', 0, p_reason, 0);
