@@ -2,6 +2,7 @@ package api
 
 import (
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -9,16 +10,18 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/store/memory"
 )
 
-// TestGuardScript runs docs/guard.sh as it stands there: a second
-// one takes over when the first is stopped, under a higher term, and never
-// before the first one's command is dead.
-func TestGuardScript(t *testing.T) {
+const guardToken = "a-token-for-the-example"
+
+// guardScript returns what runs docs/guard.sh with another time-out of its session, and with time for a starved machine.
+func guardScript(t *testing.T, timeout string) (run func(api, name string, command ...string) *realserver.Process) {
+	t.Helper()
 	sh := realserver.Find(t, "sh")
 	realserver.Find(t, "curl")
 	if _, err := os.Stat("/proc/uptime"); err != nil {
@@ -29,29 +32,36 @@ func TestGuardScript(t *testing.T) {
 		t.Fatal(err)
 	}
 	script := string(text)
-	// Nobody is to lapse, nor to be killed before it has written, on a machine that is starved for seconds.
-	for is, longer := range map[string]string{"timeout=15": "timeout=300", "call=2 ": "call=60 ", "grace=2 ": "grace=60 "} {
+	for is, longer := range map[string]string{"timeout=15": timeout, "call=2 ": "call=60 ", "grace=2 ": "grace=60 "} {
 		if strings.Count(script, is) != 1 {
 			t.Fatalf("the program does not set %q once", is)
 		}
 		script = strings.Replace(script, is, longer, 1)
 	}
-	dir := t.TempDir()
-	guard, log := filepath.Join(dir, "guard.sh"), filepath.Join(dir, "log")
+	guard := filepath.Join(t.TempDir(), "guard.sh")
 	if err := os.WriteFile(guard, []byte(script), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return func(api, name string, command ...string) *realserver.Process {
+		cmd := exec.Command(sh, append([]string{guard, "billing", name}, command...)...)
+		cmd.Env = append(os.Environ(), "UNDERSTUDY_API="+api, "UNDERSTUDY_TOKEN="+guardToken)
+		return realserver.Start(t, cmd)
+	}
+}
 
-	const token = "a-token-for-the-example"
+// TestGuardScript runs docs/guard.sh as it stands there: a second
+// one takes over when the first is stopped, under a higher term, and never
+// before the first one's command is dead.
+func TestGuardScript(t *testing.T) {
+	// Nobody is to lapse, nor to be killed before it has written, on a machine that is starved for seconds.
+	guard := guardScript(t, "timeout=300")
+	log := filepath.Join(t.TempDir(), "log")
 	st := memory.New(nil)
-	s := start(t, Config{Store: st, Token: token})
-	srv := httptest.NewServer(s.Handler())
+	srv := httptest.NewServer(start(t, Config{Store: st, Token: guardToken}).Handler())
 	defer srv.Close()
 	run := func(name string) *realserver.Process {
 		work := `trap 'echo "$1 stops" >>"$2"; exit 0' TERM; echo "$1 starts $UNDERSTUDY_TERM" >>"$2"; while :; do sleep 0.1; done`
-		cmd := exec.Command(sh, guard, "billing", name, sh, "-c", work, "work", name, log)
-		cmd.Env = append(os.Environ(), "UNDERSTUDY_API="+srv.URL, "UNDERSTUDY_TOKEN="+token)
-		return realserver.Start(t, cmd)
+		return guard(srv.URL, name, "sh", "-c", work, "work", name, log)
 	}
 	primary := func(name string) (term int64) {
 		realserver.Eventually(t, enough, name+" is primary and works", func() error {
@@ -91,5 +101,32 @@ func TestGuardScript(t *testing.T) {
 	}
 	if _, err := elect.Resolve(t.Context(), st, "billing"); err == nil {
 		t.Error("the role is still held after both have been stopped")
+	}
+}
+
+// A guard that got the role when its trust had nearly ended, as after a pause, starts nothing and gives the role back.
+func TestGuardScriptWithoutTrust(t *testing.T) {
+	guard := guardScript(t, "timeout=15") // less than its grace and its calls may take here
+	left := make(chan struct{}, 1)
+	s := start(t, Config{Store: memory.New(nil), Token: guardToken}).Handler()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.ServeHTTP(w, r)
+		if r.Method == http.MethodDelete {
+			select {
+			case left <- struct{}{}:
+			default:
+			}
+		}
+	}))
+	defer srv.Close()
+	p := guard(srv.URL, "web-1", "true")
+	select {
+	case <-left:
+	case <-time.After(enough):
+		t.Error("it keeps the session")
+	}
+	p.Stop(syscall.SIGTERM)
+	if out := p.Output(); strings.Contains(out, "primary") {
+		t.Errorf("it started its command: %s", out)
 	}
 }

@@ -13,7 +13,7 @@ grace=2            # and the command this long to stop
 # ask METHOD PATH [BODY] prints the answer, and fails unless it is a success.
 ask() {
   printf 'header = "Authorization: Bearer %s"\n' "${UNDERSTUDY_TOKEN-}" |
-    curl -K - -sS --fail --max-time "$call" -X "$1" "$api$2" -d "${3-}" 2>/dev/null
+    curl -K - -sS --fail --max-time "$call" -X "$1" "$api$2" -d "${3-}"
 }
 field() { sed -n 's/.*"'"$1"'":"\{0,1\}\([^",}]*\).*/\1/p'; }
 now() { cut -d. -f1 /proc/uptime; } # whole seconds since boot; never set, counts sleep
@@ -29,6 +29,9 @@ renew() {
   sent=$(now)
   ask POST "/v1/sessions/$session/renew" >/dev/null && until=$((sent + timeout - every))
 }
+# trusted: the command is dead by the end of trust, even if one more turn of the
+# loop below takes as long as it can.
+trusted() { [ "$(now)" -lt $((until - grace - call - 2)) ]; }
 alive() { [ -n "$child" ] && kill -0 "$child" 2>/dev/null; }
 
 # stop ends the command: politely, and after the grace for sure.
@@ -50,20 +53,26 @@ trap 'leave; exit 143' TERM INT
 while :; do
   until start; do sleep 1; done
 
-  # Stand by: renew and wait in turns.
+  # Stand by: renew and wait in turns. Another's role is an error for curl (409).
   term=''
   while [ -z "$term" ] && [ "$(now)" -lt "$until" ]; do
-    term=$(ask PUT "/v1/leases/role/$role?wait=1s" "{\"session\":\"$session\"}" | field term)
-    renew || sleep 1
+    asked=$(now)
+    term=$(ask PUT "/v1/leases/role/$role?wait=1s" "{\"session\":\"$session\"}" 2>/dev/null | field term)
+    renew
+    # Refused without the wait, by a server that is busy, say: not at once again.
+    [ -n "$term" ] || [ "$(now)" -gt "$asked" ] || sleep 1
   done
-  [ -n "$term" ] || continue # the session is over: start another
+  # No role, or a pause since: the role may be another's again. Start another session.
+  if [ -z "$term" ] || ! trusted; then
+    leave
+    session=''
+    continue
+  fi
 
   echo "$name is primary of $role, term $term"
   UNDERSTUDY_TERM=$term "$@" &
   child=$!
-  # The command is stopped so early that it is dead by the end of trust, even if
-  # one more turn of this loop takes as long as it can.
-  while alive && [ "$(now)" -lt $((until - grace - call - 2)) ]; do
+  while alive && trusted; do
     renew
     sleep 1
   done
