@@ -84,7 +84,16 @@ func TestSystemdUnits(t *testing.T) {
 			t.Errorf("%s starts nothing", path)
 			continue
 		}
-		wantCommand(t, strings.Fields(values.Replace(line[1])))
+		argv := strings.Fields(values.Replace(line[1]))
+		wantCommand(t, argv)
+		if c, err := exists(argv); err == nil && c.Name() == "agent" {
+			if handsOver, err := c.Flags().GetBool("hand-over"); !handsOver {
+				t.Errorf("%s: its stop leaves a primary without an agent: %v", path, err)
+			}
+		}
+		if !strings.Contains(text, "\nUser=understudy\n") && strings.Contains(text, "-file /etc/understudy/") {
+			t.Errorf("%s: its user cannot read files in /etc/understudy", path)
+		}
 		for _, want := range []string{"NoNewPrivileges=yes", "ProtectSystem=strict", "StateDirectory="} {
 			if !strings.Contains(text, "\n"+want) {
 				t.Errorf("%s has no %s", path, want)

@@ -26,7 +26,8 @@ to the node. If the agent itself dies, the node goes on as it is, and nothing fa
 
 With a program after "--" the agent starts and supervises the node, which then always starts with its fence closed. The
 program runs in the data folder. It outlives a crash of the agent; SIGINT, SIGTERM and SIGHUP hand a primary over, close
-it, and stop it (with --keep-node it runs on, closed). A node that was started otherwise is left as it is.
+it, and stop it (with --keep-node it runs on, closed). A node that was started otherwise is left as it is
+(with --hand-over a primary is handed over first).
 
 With --listen the agent answers load balancers (/primary, /replica?lag=, /health, /liveness, /readiness and more, as
 Patroni does), operators (/status, /cluster, /history) and Prometheus (/metrics), and gives promises to other agents, by which

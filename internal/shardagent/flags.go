@@ -54,6 +54,7 @@ type Settings struct {
 	ForgetAfter   time.Duration `yaml:"forget_after" more:"yes" default:"168h" help:"forget a member that has been silent this long; negative: never"`
 	DiscardData   bool          `yaml:"discard_data" more:"yes" help:"allow the node to lose data that was never part of the shard, in order to join it"`
 	UnfencedStart bool          `yaml:"unfenced_start" more:"yes" help:"manage a node that the agent does not start although its configuration lets it start open for writes"`
+	HandOver      bool          `yaml:"hand_over" more:"yes" help:"when the agent stops, hand the primary over although something else started the node"`
 	KeepNode      bool          `yaml:"keep_node" more:"yes" help:"leave the supervised program running when the agent stops"`
 	StopWait      time.Duration `yaml:"stop_wait" more:"yes" default:"1m" help:"let the supervised program take this long to stop; then leave it alone"`
 
@@ -101,7 +102,7 @@ func (f *Flags) configure() {
 	c.Priority, c.MinReplicas = f.Priority, f.MinReplicas
 	c.Policy.MaxLag, c.Policy.Parallel = f.MaxLag, f.ParallelSyncs
 	c.KillHung, c.DiscardData = *f.KillHung, f.DiscardData
-	c.HandOver = f.Pod != ""
+	c.HandOver = f.HandOver || f.Pod != ""
 	c.RestartGrace, c.ForgetAfter, c.HookTimeout = f.RestartGrace, f.ForgetAfter, f.HookTimeout
 }
 

@@ -5,9 +5,12 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/spf13/pflag"
 
 	"github.com/understudy-ha/understudy/internal/instance"
 	"github.com/understudy-ha/understudy/internal/strictyaml"
@@ -70,6 +73,24 @@ func TestSentinelPassword(t *testing.T) {
 	}
 	if f, err := supervising(t, change); err != nil || f.sentinelPassword != "secret" {
 		t.Errorf("password %q, %v", f.sentinelPassword, err)
+	}
+}
+
+// TestHandOver: a stop hands a primary over where the node stops, too.
+func TestHandOver(t *testing.T) {
+	for _, c := range []struct {
+		flag, pod string
+		want      bool
+	}{{}, {flag: "--hand-over", want: true}, {pod: "orders-0", want: true}} {
+		var f Flags
+		fs := pflag.NewFlagSet("agent", pflag.ContinueOnError)
+		f.Register(fs)
+		if err := fs.Parse(slices.DeleteFunc([]string{c.flag, "--pod=" + c.pod}, func(a string) bool { return a == "" })); err != nil {
+			t.Fatal(err)
+		}
+		if f.configure(); f.Config.HandOver != c.want {
+			t.Errorf("%+v: hands over: %t", c, f.Config.HandOver)
+		}
 	}
 }
 
