@@ -290,7 +290,7 @@ func judgeCron(t *testing.T, r exampleRun) {
 // alarmSent is a line of the log sink: an alarm that began or ended, and its ID.
 var alarmSent = regexp.MustCompile(`alarm (raised|ended)" sink=ops request_id=(\S+)`)
 
-// judgeBackupAlarm wants each outage to be one alarm and one end of it.
+// judgeBackupAlarm wants each outage to be one alarm and one end of it, and a backup that fails to leave the last one.
 func judgeBackupAlarm(t *testing.T, r exampleRun) {
 	logs := r.read(t, "one.log") + r.read(t, "two.log")
 	sent, outages := map[string]int{}, map[string]bool{}
@@ -305,6 +305,12 @@ func judgeBackupAlarm(t *testing.T, r exampleRun) {
 	}
 	if len(outages) == 0 {
 		t.Errorf("no alarm was sent:\n%s", logs)
+	}
+	backup := exec.CommandContext(t.Context(), "./backup.sh")
+	backup.Dir, backup.Env = r.dir, append(r.env, "DATABASE_URL=postgres://127.0.0.1:1/none")
+	before := r.read(t, "backup.sql.out")
+	if err := backup.Run(); err == nil || before == "" || r.read(t, "backup.sql.out") != before {
+		t.Errorf("without the database it ends with %v, and there were %d bytes and are %d", err, len(before), len(r.read(t, "backup.sql.out")))
 	}
 }
 
