@@ -7,6 +7,8 @@ db.execute("CREATE TABLE IF NOT EXISTS effect (id TEXT PRIMARY KEY, key TEXT, bo
 db.execute("CREATE TABLE IF NOT EXISTS newest (key TEXT PRIMARY KEY, term INTEGER)")
 
 class Receiver(http.server.BaseHTTPRequestHandler):
+    timeout = 10  # seconds: a connection that sends nothing holds up the others no longer
+
     def do_POST(self):
         h, body = self.headers, self.rfile.read(int(self.headers["Content-Length"]))
         id, stamp, given = (h.get("Webhook-" + name, "0") for name in ["Id", "Timestamp", "Signature"])
@@ -14,14 +16,13 @@ class Receiver(http.server.BaseHTTPRequestHandler):
         if not hmac.compare_digest("v1," + base64.b64encode(right).decode(), given) or abs(time.time() - int(stamp)) > 300:
             return self.answer(401)
         key, term = h["Understudy-Key"], int(h["Understudy-Term"])
-        db.execute("BEGIN IMMEDIATE")
-        row = db.execute("SELECT term FROM newest WHERE key = ?", [key]).fetchone()
-        if row and term < row[0]:
-            db.execute("ROLLBACK")
-            return self.answer(409, row[0])
-        db.execute("INSERT OR REPLACE INTO newest VALUES (?, ?)", [key, term])
-        new = db.execute("INSERT OR IGNORE INTO effect VALUES (?, ?, ?)", [h["Idempotency-Key"], key, body]).rowcount
-        db.execute("COMMIT")
+        with db:  # commits; rolls back what failed, a commit too, and the message comes again
+            db.execute("BEGIN IMMEDIATE")
+            row = db.execute("SELECT term FROM newest WHERE key = ?", [key]).fetchone()
+            if row and term < row[0]:
+                return self.answer(409, row[0])
+            db.execute("INSERT OR REPLACE INTO newest VALUES (?, ?)", [key, term])
+            new = db.execute("INSERT OR IGNORE INTO effect VALUES (?, ?, ?)", [h["Idempotency-Key"], key, body]).rowcount
         if new:
             print(key, h["Idempotency-Key"], body.decode(), flush=True)
         self.answer(204)
