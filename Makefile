@@ -80,7 +80,7 @@ prove: deps
 	@mkdir -p docs/prove
 	cd adapters/clientgo && $(GO) mod tidy -diff && $(GO) test -race -count=1 -timeout 10m .
 	cd tools/deploy && $(GO) mod tidy -diff && UNDERSTUDY_REQUIRE_BACKENDS=1 $(GO) test -vet=off -count=1 -timeout 30m .
-	UNDERSTUDY_REQUIRE_BACKENDS=1 UNDERSTUDY_PROVE=1 $(GO) test -json -p 1 -count=1 -timeout 4h -run 'Simulation|Seeds|ShardSchedules|Fault|Takeover|IsItsModel|Conformance|TestJobs|TestAccess|StartTogether|ALongQueue|NoListIsDear|ScriptsOnPostgres|Packages|TestRuns/examples|InBrowser|Postgres18' ./sim/... ./fault/... ./store/sqlite ./store/postgres ./api ./docs ./web ./cmd/understudy | \
+	UNDERSTUDY_REQUIRE_BACKENDS=1 UNDERSTUDY_PROVE=1 $(GO) test -json -p 1 -count=1 -timeout 4h -run 'Simulation|Seeds|ShardSchedules|Fault|Takeover|IsItsModel|Conformance|TestJobs|TestAccess|StartTogether|ALongQueue|NoListIsDear|ScriptsOnPostgres|Packages|TestRuns/examples|InBrowser|Postgres18|OtherLanguages' ./sim/... ./fault/... ./store/sqlite ./store/postgres ./api ./docs ./web ./cmd/understudy | \
 	  $(GO) run ./internal/provereport -of "$(RELEASE), $$(git rev-parse --short=12 HEAD)" -o docs/prove/$(RELEASE).md
 
 SOAK = 2h

@@ -2,7 +2,9 @@ import java.sql.*;
 
 public class Primary {
     public static void main(String[] args) throws Exception {
+        DriverManager.setLoginTimeout(4); // seconds
         try (Connection db = DriverManager.getConnection(System.getenv("JDBC_URL"))) {
+            db.setNetworkTimeout(Runnable::run, 4000); // a database that has gone silent ends this program, and its supervisor starts it again
             String attempt = null, session;
             long term, sent;
             int done;

@@ -2,7 +2,8 @@ const { Client } = require('pg'); // npm install pg
 const sleep = (ms) => new Promise((r) => setTimeout(r, ms));
 
 (async () => {
-  const db = new Client({ connectionString: process.env.DATABASE_URL });
+  // A database that has gone silent ends this program, and its supervisor starts it again.
+  const db = new Client({ connectionString: process.env.DATABASE_URL, connectionTimeoutMillis: 4000, query_timeout: 4000 });
   await db.connect();
   const one = async (sql, ...args) => (await db.query(sql, args)).rows[0];
   let role = { attempt: null }, sent;

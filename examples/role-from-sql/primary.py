@@ -1,12 +1,18 @@
-import os, sys, time
+import os, signal, sys, time
 import psycopg  # pip install "psycopg[binary]"
 
-db = psycopg.connect(os.environ["DATABASE_URL"], autocommit=True)
+def one(sql, *args):
+    signal.alarm(4)  # a database that has gone silent ends this program, and its supervisor starts it again
+    row = db.execute(sql, args).fetchone()
+    signal.alarm(0)
+    return row
+
+db = psycopg.connect(os.environ["DATABASE_URL"], autocommit=True, connect_timeout=4)
 attempt = None
 while True:
     sent = time.monotonic()
-    term, state, session, wait_ms, attempt = db.execute(
-        "SELECT term, state, session, wait_ms, attempt FROM understudy.acquire('report', %s, %s)", (sys.argv[1], attempt)).fetchone()
+    term, state, session, wait_ms, attempt = one(
+        "SELECT term, state, session, wait_ms, attempt FROM understudy.acquire('report', %s, %s)", sys.argv[1], attempt)
     if term:
         break
     time.sleep(wait_ms / 1000)
@@ -15,10 +21,10 @@ done = int(state or 0)
 print("primary", term, "from", done, flush=True)
 while time.monotonic() < sent + 4:
     done += 1  # one piece of work
-    db.execute("SELECT understudy.state('report', %s, %s)", (term, str(done).encode()))
+    one("SELECT understudy.state('report', %s, %s)", term, str(done).encode())
     now = time.monotonic()
-    if db.execute("SELECT understudy.renew(%s)", (session,)).fetchone()[0] != "ok":
+    if one("SELECT understudy.renew(%s)", session)[0] != "ok":
         break
     sent = now
     time.sleep(1)
-db.execute("SELECT understudy.release(%s)", (session,))
+one("SELECT understudy.release(%s)", session)

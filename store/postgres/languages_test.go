@@ -17,7 +17,8 @@ import (
 // javaDriver is where Debian's package libpostgresql-jdbc-java has the driver.
 const javaDriver = "/usr/share/java/postgresql.jar"
 
-// The programs of examples/role-from-sql: one takes the role over from the other, with its state.
+// The programs of examples/role-from-sql: one takes the role over from the other, with its state, and ends when the
+// database has gone silent.
 func TestProgramsInOtherLanguages(t *testing.T) {
 	server := realserver.Postgres(t, realserver.PostgresOptions{})
 	for _, l := range []struct {
@@ -73,6 +74,14 @@ func TestProgramsInOtherLanguages(t *testing.T) {
 			var next int64
 			if !second.Scan() || sscan(second.Text(), &next, &done) != nil || next <= term || done == 0 {
 				t.Errorf("after term %d the second said %q", term, second.Text())
+			}
+			if !prove { // it takes as long as a call may
+				return
+			}
+			server.Pause() // as a host that is cut off: its connections stay open
+			defer server.Resume()
+			if second.Scan() || ctx.Err() != nil {
+				t.Errorf("the database is silent, and the second goes on: %q, %v", second.Text(), ctx.Err())
 			}
 		})
 	}
