@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -157,6 +158,7 @@ func fits(t *testing.T, objects []runtime.Object) {
 				t.Errorf("%s: no volume %s", c.Name, m.Name)
 			}
 		}
+		hasMemory(t, c, objects)
 		s := c.SecurityContext
 		if s == nil || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem || s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) {
 			t.Errorf("%s is not closed: %+v", c.Name, s)
@@ -195,6 +197,28 @@ func fits(t *testing.T, objects []runtime.Object) {
 			if !account || !role || o.Subjects[0].Name != template.Spec.ServiceAccountName || o.Subjects[0].Namespace != namespace {
 				t.Errorf("the binding: %+v", o)
 			}
+		}
+	}
+}
+
+// hasMemory wants a limit of memory above what the container's program allows itself.
+func hasMemory(t *testing.T, c corev1.Container, objects []runtime.Object) {
+	t.Helper()
+	const mib = 1 << 20
+	limit := c.Resources.Limits.Memory().Value()
+	switch c.Name {
+	case "server": // bodies take 256 MiB (docs/security.md), and as much again before they are collected
+		if limit < (2*256+64)*mib {
+			t.Errorf("%s: %d MiB do not suffice", c.Name, limit/mib)
+		}
+	case "node": // a fork has what is written meanwhile twice
+		config, _ := find[*corev1.ConfigMap](objects, "orders")
+		m := regexp.MustCompile(`(?m)^maxmemory (\d+)mb$`).FindStringSubmatch(config.Data["node.conf"])
+		if m == nil {
+			t.Fatalf("%s: its data has no limit:\n%s", c.Name, config.Data["node.conf"])
+		}
+		if data, err := strconv.ParseInt(m[1], 10, 64); err != nil || data*mib > limit*2/3 {
+			t.Errorf("%s: %d MiB of data in %d MiB: %v", c.Name, data, limit/mib, err)
 		}
 	}
 }

@@ -55,6 +55,8 @@ func (p *pod) container(t *testing.T, c corev1.Container) container {
 			env[e.Name] = p.name
 		case e.ValueFrom.SecretKeyRef != nil && e.ValueFrom.SecretKeyRef.Key == "store":
 			env[e.Name] = store
+		case e.ValueFrom.ResourceFieldRef != nil && e.ValueFrom.ResourceFieldRef.Resource == "limits.memory":
+			env[e.Name] = strconv.FormatInt(c.Resources.Limits.Memory().Value(), 10)
 		default:
 			t.Fatalf("%s: %+v is not played here", c.Name, e)
 		}
