@@ -64,8 +64,9 @@ func (t planner) startRequested(q Request) Action {
 		return t.refuseRequest(plan, fmt.Sprintf("the request is for a %.20q, which this version does not know", q.Kind))
 	case row.Primary == "":
 		return t.refuseRequest(plan, "the shard has no primary yet")
-	// Its agent keeps it closed, because it may have lost data. An operator who names it takes what it has.
-	case q.To == row.Primary && force && isAnswering(old) && t.finding.Health == Replaceable:
+	// Its agent keeps it closed, because it may have lost data. An operator who names it takes what it has. Not every one
+	// that is kept closed can be replaced: its agent may wait, and say that an operator has to choose.
+	case q.To == row.Primary && force && isAnswering(old) && (t.finding.Health == Replaceable || old.Fence == Closed && !t.view.isLed()):
 		plan.Kind, plan.Phase, plan.To, plan.Wanted, plan.NewHistory = Return, Promoting, q.To, "", row.isForeignData(old)
 	case q.To == row.Primary:
 		return t.refuseRequest(plan, old.Label()+" is the primary already")

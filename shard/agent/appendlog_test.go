@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,4 +52,47 @@ func TestMembersKnowThePrimarysLog(t *testing.T) {
 			return r.PrimaryLog.Node == p.id()
 		})
 	})
+}
+
+// A primary that was restarted with less than it had, and stays closed for that, goes on with it if an operator says so: at
+// once, and when nothing else would help any more.
+func TestOperatorChoosesTheShorterLog(t *testing.T) {
+	for why, after := range map[string]time.Duration{"have not reported yet": 8 * time.Second, "To go on now": 20 * time.Second, "its log is shorter": 2 * time.Minute} {
+		t.Run(why, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, 3, nil).up()
+				a := c.hosts[0]
+				had := a.node.Snapshot()
+				if !c.writes(a) {
+					t.Fatal("the primary takes no writes")
+				}
+				time.Sleep(timeout) // its agent has seen that write
+				for _, h := range c.hosts[1:] {
+					h.crash()
+					h.node.Kill()
+				}
+				a.node.Kill()
+				time.Sleep(time.Second)
+				a.node.StartFromLog(had)
+				time.Sleep(after)
+				if trouble := a.agent.Status().Trouble; c.writes(a) || !strings.Contains(trouble, why) {
+					t.Fatalf("it is open, or for another reason closed: %q", trouble)
+				}
+				desk := shard.Admin{Registry: c.store.Registry(), By: "ann"}
+				id, err := desk.Ask(t.Context(), "s", shard.Request{Kind: shard.Failover, Force: true}, a.id())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if failed := c.outcome(id); failed != "" {
+					t.Fatal(failed)
+				}
+				c.steady(a, timeout)
+				for _, h := range c.hosts[1:] {
+					h.node.Start(false)
+					h.start()
+				}
+				c.settled(a)
+			})
+		})
+	}
 }
