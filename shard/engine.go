@@ -31,7 +31,7 @@ type State struct {
 	Link      *Upstream  // on a replica
 	Followers []Follower // on a primary
 	Fence     Fence
-	Needs     int  // replicas that an armed fence needs, 0 when the engine does not tell
+	Needs     int  // replicas that a fence needs which is not closed, 0 when the engine does not tell
 	Synced    bool // it has all of one copy, be it an old one; not between the start of loading one and its end
 	Keys      int64
 	Run       string // new at every start of its process; "" if the engine has none

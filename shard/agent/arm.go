@@ -51,7 +51,8 @@ func (a *armer) step(now time.Duration) {
 	// First the report: others must not count on a fence that is about to be disarmed.
 	case a.armed && !enough && a.cfg.MinReplicas == 0 && a.rounds <= -2:
 		a.setArmed(false)
-	case !a.armed && !enough && seen == shard.Armed && a.cfg.MinReplicas == 0:
+	// Also one that needs another number, left by an agent with --min-replicas, say, which is seen as open.
+	case !a.armed && !enough && (seen == shard.Armed || seen == shard.Open && a.probe.state.Needs != 0) && a.cfg.MinReplicas == 0:
 		a.disarm(now)
 	// The replicas are back before it was disarmed.
 	case !a.armed && enough && seen == shard.Armed:
@@ -100,7 +101,7 @@ func (a *armer) disarm(now time.Duration) {
 		return func() {
 			if err == nil {
 				a.probe.soon()
-				a.probe.state.Fence, a.report.urgent = shard.Open, true
+				a.probe.state.Fence, a.probe.state.Needs, a.report.urgent = shard.Open, 0, true
 				a.log.Warn("fence is disarmed: no replica acknowledges")
 			}
 		}

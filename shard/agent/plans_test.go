@@ -401,6 +401,25 @@ func TestArming(t *testing.T) {
 	}
 }
 
+// Without --min-replicas the next agent lifts what the one before had asked of the node: its replicas are gone.
+func TestMinReplicasTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		least := 2
+		c := newCluster(t, 1, func(cfg *agent.Config) { cfg.MinReplicas = least })
+		a := c.hosts[0]
+		a.start()
+		c.until("it is armed", 4*timeout, func() bool { return a.node.State().Fence == shard.Armed })
+		if c.writes(a) {
+			t.Fatal("it accepts writes without two replicas")
+		}
+		a.crash()
+		least = 0
+		a.start()
+		c.until("it accepts writes", 4*timeout, func() bool { return c.writes(a) })
+		c.steady(a, timeout)
+	})
+}
+
 // A node that cannot write for T gives its place to one that can.
 func TestSickNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -323,6 +323,9 @@ func (n *Node) state() shard.State {
 	s := shard.State{Role: n.role, Txn: n.txn, Lineage: n.lineage, Before: n.before, Fence: n.fence, Synced: n.synced && !n.syncing(),
 		Keys: int64(len(n.data)), Run: n.run, PID: n.pid, Version: "world",
 		AppendLog: shard.AppendLog{File: n.file, Size: int64(len(n.data))}}
+	if n.fence == shard.Armed {
+		s.Needs = n.need
+	}
 	if n.role == shard.Replica {
 		s.Link = &shard.Upstream{Address: n.primary, Up: n.linked, Syncing: n.syncing(), Input: -1}
 		if n.linked {

@@ -61,7 +61,7 @@ func parseFence(items []wire.Reply) (f shard.Fence, needs int, err error) {
 	case strconv.Itoa(replicas) == closedWith:
 		return shard.Closed, 0, nil
 	case lag > maxLag:
-		return shard.Open, 0, nil
+		return shard.Open, replicas, nil
 	}
 	return shard.Armed, replicas, nil
 }

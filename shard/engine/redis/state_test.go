@@ -88,13 +88,14 @@ func TestParseFence(t *testing.T) {
 	for _, c := range []struct {
 		replicas, lag string
 		want          shard.Fence
+		needs         int
 	}{
-		{"0", "10", shard.Open}, {"1", "0", shard.Open}, {"1", "1", shard.Armed}, {"3", "1", shard.Armed}, {"3", "10", shard.Open},
-		{closedWith, "1", shard.Closed}, {closedWith, "0", shard.Open},
+		{"0", "10", shard.Open, 0}, {"1", "0", shard.Open, 0}, {"1", "1", shard.Armed, 1}, {"3", "1", shard.Armed, 3}, {"3", "10", shard.Open, 3},
+		{closedWith, "1", shard.Closed, 0}, {closedWith, "0", shard.Open, 0},
 	} {
 		items := []wire.Reply{{Text: "min-replicas-to-write"}, {Text: c.replicas}, {Text: "min-replicas-max-lag"}, {Text: c.lag}}
-		if got, _, err := parseFence(items); err != nil || got != c.want {
-			t.Errorf("%s, %s: %s, %v", c.replicas, c.lag, got, err)
+		if got, needs, err := parseFence(items); err != nil || got != c.want || needs != c.needs {
+			t.Errorf("%s, %s: %s with %d, %v", c.replicas, c.lag, got, needs, err)
 		}
 	}
 	if _, _, err := parseFence(nil); !errors.Is(err, shard.ErrUnsupported) {
