@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -32,21 +33,50 @@ type forcedLoss struct {
 	lost         int64
 }
 
-// forcedLossOf is about the node that an operator named, or else the one with the most that is not the primary. It is
-// false when there is none.
+// forcedLossOf is about the node that an operator named, or else the one that the agents would choose. It is false when
+// there is none.
 func forcedLossOf(s apitype.Shard, to string) (f forcedLoss, ok bool) {
 	for _, n := range s.Nodes {
 		named := n.ID == to || n.Address == to || n.Private == to && to != "" || len(to) >= 4 && len(n.ID) >= len(to) && n.ID[:len(to)] == to
-		best := to == "" && !n.Primary && n.Member && n.AgentLives && (!ok || n.Txn > f.chosen.Txn)
-		if named || best {
+		best := to == "" && !n.Primary && n.Member && n.AgentLives && (!ok || comparePromotable(n, f.chosen) > 0)
+		if named && !ok || best { // of two with one address the agents take the first, too
 			f.chosen, ok = n, true
 		}
-		if f.most.ID == "" || n.Txn > f.most.Txn {
-			f.most = n
+	}
+	f.most = f.chosen
+	for _, n := range s.Nodes {
+		if lost := lossOf(n, f.chosen, to); lost > f.lost {
+			f.most, f.lost = n, lost
 		}
 	}
-	f.lost = max(0, f.most.Txn-f.chosen.Txn)
 	return f, ok
+}
+
+// comparePromotable is positive when the agents would rather promote a than b. What they would not promote unless it is
+// named comes last.
+func comparePromotable(a, b apitype.ShardNode) int {
+	rank := func(n apitype.ShardNode) int {
+		switch {
+		case n.Condition != string(shard.Up) || n.Priority == 0 || n.Syncing:
+			return 0
+		case !n.InStep: // all of them, after the primary came back with other data
+			return 1
+		}
+		return 2
+	}
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Txn, b.Txn), cmp.Compare(a.Priority, b.Priority))
+}
+
+// lossOf is how many transactions of a node would be lost if chosen became the primary. A node that an operator names may
+// have data of another lineage, whose numbers mean nothing in this one.
+func lossOf(n, chosen apitype.ShardNode, to string) int64 {
+	switch {
+	case !n.Member: // what it has was never the shard's, or came from a member
+		return 0
+	case to != "" && !chosen.InStep && n.Lineage != chosen.Lineage:
+		return n.Txn
+	}
+	return max(0, n.Txn-chosen.Txn)
 }
 
 func (f forcedLoss) text(s apitype.Shard, to string) string {

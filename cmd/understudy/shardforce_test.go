@@ -9,16 +9,32 @@ import (
 )
 
 func TestForcedLossIsNamed(t *testing.T) {
+	node := func(name string, txn int64, edit func(*apitype.ShardNode)) apitype.ShardNode {
+		n := apitype.ShardNode{ID: strings.Repeat(name, 4) + "0", Address: name + ":1", Condition: "up", Member: true, AgentLives: true, Txn: txn,
+			Keys: txn / 13, InStep: true, Lineage: "L", Priority: 100}
+		if edit != nil {
+			edit(&n)
+		}
+		return n
+	}
 	s := apitype.Shard{Name: "orders", Health: string(shard.Fine), Reason: "its agent holds the lease", Nodes: []apitype.ShardNode{
-		{ID: "aaaa0", Address: "a:1", Primary: true, Member: true, AgentLives: true, Txn: 160, Keys: 12},
-		{ID: "bbbb0", Address: "b:1", Member: true, AgentLives: true, Txn: 100, Keys: 7},
-		{ID: "cccc0", Address: "c:1", Member: true, AgentLives: true, Txn: 90, Keys: 6},
-		{ID: "dddd0", Address: "d:1", Member: true, Txn: 150},
+		node("a", 160, func(n *apitype.ShardNode) { n.Primary = true }),
+		node("b", 100, nil),
+		node("c", 90, nil),
+		node("d", 150, func(n *apitype.ShardNode) { n.AgentLives = false }),
+		// What the agents do not promote unless it is named, and what is not the shard's.
+		node("e", 155, func(n *apitype.ShardNode) { n.Priority = 0 }),
+		node("f", 154, func(n *apitype.ShardNode) { n.Condition = "down" }),
+		node("g", 153, func(n *apitype.ShardNode) { n.Syncing = true }),
+		node("h", 500, func(n *apitype.ShardNode) { n.InStep, n.Lineage, n.Member = false, "X", false }),
+		node("i", 120, func(n *apitype.ShardNode) { n.InStep, n.Lineage = false, "Y" }),
 	}}
 	for to, want := range map[string]string{
 		"":     "go on with b:1 (bbbb0) with 7 keys at transaction 100, and destroy the last 60 of a:1 (aaaa0) with 12 keys at transaction 160, and what is written to any other node until that follows. To go on: understudy shard failover orders --force --lose 60",
 		"c:1":  "destroy the last 70 of a:1",
 		"cccc": "failover orders --to cccc --force --lose 70",
+		"e:1":  "failover orders --to e:1 --force --lose 5",
+		"h:1":  "go on with h:1 (hhhh0) with 38 keys at transaction 500, and destroy the last 160 of a:1",
 		"a:1":  "go on with a:1 (aaaa0) with 12 keys at transaction 160, and destroy what is written to any other node until that follows",
 	} {
 		f, ok := forcedLossOf(s, to)
@@ -28,5 +44,17 @@ func TestForcedLossIsNamed(t *testing.T) {
 	}
 	if _, ok := forcedLossOf(s, "nobody"); ok {
 		t.Error("a node that does not exist is named")
+	}
+
+	// The primary came back with other data: the others are not in step with it.
+	s.Nodes = []apitype.ShardNode{node("a", 3, func(n *apitype.ShardNode) { n.Primary, n.Lineage = true, "X" })}
+	for _, b := range []apitype.ShardNode{node("b", 90, nil), node("c", 100, nil)} {
+		b.InStep = false
+		s.Nodes = append(s.Nodes, b)
+	}
+	for to, want := range map[string]int64{"": 0, "a:1": 97, "b:1": 10} {
+		if f, ok := forcedLossOf(s, to); !ok || f.lost != want {
+			t.Errorf("--to %q of a primary that came back: --lose %d, not %d", to, f.lost, want)
+		}
 	}
 }
