@@ -261,7 +261,8 @@ func (t planner) promoting(p Plan) Action {
 	done, ok := to.ResultOf(p.Epoch, OrderPromote)
 	from, _ := t.view.Node(p.From)
 	yield, _ := from.ResultOf(p.Epoch, OrderYield)
-	why, limit := "", 2*t.policy.Patience+t.policy.HookTimeout
+	// Longer than an order: it must promote, get the lease and write the row.
+	why, limit := "", 2*t.policy.Patience+t.policy.HookTimeout+t.waitForLease(p)
 	switch {
 	// It may have more than the chosen one, and keeps the lease until it leads again.
 	case p.Kind == Switchover && yield.Error != "":
@@ -275,13 +276,31 @@ func (t planner) promoting(p Plan) Action {
 	// Nobody else was named yet: choose again.
 	case to.Live() && to.Condition == Down:
 		why = to.Label() + " died before it became the primary"
-	// Longer than an order: it must promote, get the lease and write the row.
 	case t.seen.PhaseFor >= limit:
 		why = to.Label() + " did not become the primary in time"
 	default:
 		return Action{Wait: limit - t.seen.PhaseFor}
 	}
 	return t.replacePlan(why, p.To)
+}
+
+// waitForLease is how long of its phase the node that a forced plan promotes could not get the lease: an agent that has
+// just died leaves it behind until it lapses. Nobody else could have got it sooner. A plan that is not forced starts when
+// the lease can be had, or has it released.
+func (t planner) waitForLease(p Plan) time.Duration {
+	if !p.Force || p.Phase != Promoting {
+		return 0
+	}
+	to, _ := t.view.Node(p.To)
+	holder, known := t.view.holder()
+	had := time.Duration(0) // for how long it could
+	switch {
+	case known && holder.ID == p.To:
+		had = t.view.Lease.Age
+	case t.seen.LeaseTakeable:
+		had = t.seen.TakeableFor
+	}
+	return min(max(0, t.seen.PhaseFor-had), max(to.Timeout, t.view.Lease.Timing.Timeout))
 }
 
 // following leads the others to the new primary. It continues being watched meanwhile.

@@ -112,7 +112,7 @@ func (t planner) next() Action {
 // hasLiveOrchestrator reports whether the plan's orchestrator lives, and has not had more time than any
 // phase may take.
 func (t planner) hasLiveOrchestrator(p Plan) bool {
-	limit := 4*t.policy.Patience + t.policy.HookTimeout + p.Timeout
+	limit := 4*t.policy.Patience + t.policy.HookTimeout + p.Timeout + t.waitForLease(p)
 	if p.Phase == Following {
 		limit += followWait
 	}

@@ -257,6 +257,8 @@ func (s *scene) lease(words []string) {
 		case key == "free":
 		case key == "left":
 			s.v.Lease.Remaining = s.duration(val)
+		case key == "age":
+			s.v.Lease.Age = s.duration(val)
 		default:
 			s.v.Lease.Session, s.v.Lease.Holder.ID, s.v.Lease.Remaining = "x", "i"+key, 4*time.Second
 		}

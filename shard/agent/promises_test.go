@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
 	"github.com/understudy-ha/understudy/shard/agent"
 	"github.com/understudy-ha/understudy/shard/shardtest"
@@ -64,6 +65,29 @@ func TestForceGoesBeforePromise(t *testing.T) {
 			t.Error("a promise was given although an operator asks to replace the primary")
 		}
 		c.until("another node accepts writes", 4*timeout, func() bool { return c.writes(b) || c.writes(d) })
+	})
+}
+
+// A forced failover of a primary that died a moment ago waits for the end of its lease, however much longer that takes than
+// an order.
+func TestForceWaitsForTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, func(cfg *agent.Config) {
+			cfg.Timing = lease.Timing{Interval: 4 * time.Second, Timeout: 30 * time.Second}
+		}).up()
+		a := c.hosts[0]
+		a.crash()
+		a.node.Kill()
+		time.Sleep(3 * time.Second)
+		desk := shard.Admin{Registry: c.store.Registry(), By: "ann"}
+		id, err := desk.Ask(t.Context(), "s", shard.Request{Kind: shard.Failover, Force: true}, c.hosts[1].id())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if failed := c.outcome(id); failed != "" {
+			t.Error(failed)
+		}
+		c.settled(c.hosts[1])
 	})
 }
 
