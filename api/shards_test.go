@@ -364,6 +364,17 @@ func TestShardRequests(t *testing.T) {
 	})
 }
 
+// A switchover that goes back to its old primary is not done, and ends as failed. The primary that an operator forced is,
+// while its replicas copy.
+func TestForcedReturnIsDone(t *testing.T) {
+	for force, want := range map[bool]string{true: apitype.RequestDone, false: apitype.RequestRunning} {
+		plan := &shard.Plan{Kind: shard.Return, Phase: shard.Following, Force: force, Request: "q"}
+		if got, _ := viewRequest(shard.Row{Plan: plan}, "q"); got.State != want {
+			t.Errorf("forced: %t: %s, not %s", force, got.State, want)
+		}
+	}
+}
+
 func TestShardNodeIsForgotten(t *testing.T) {
 	g := newShardRig(t)
 	const nodes = "/v1/shards/orders/nodes/"

@@ -20,7 +20,8 @@ func viewRequest(row shard.Row, id string) (apitype.ShardRequest, bool) {
 		out.State = apitype.RequestWaiting
 	case row.Plan != nil && row.Plan.Request == id:
 		out.State, out.Plan = apitype.RequestRunning, viewPlan(row.Plan)
-		if row.Plan.Phase == shard.Following && row.Plan.Kind != shard.Return {
+		// A switchover that went back ends as failed. An operator who forces the old primary gets what was asked for.
+		if p := row.Plan; p.Phase == shard.Following && (p.Kind != shard.Return || p.Force) {
 			out.State = apitype.RequestDone // replicas may copy for long
 		}
 	case row.Last != nil && row.Last.Request == id:
