@@ -148,19 +148,19 @@ func (p *activePart) wake() {
 	}
 }
 
-// refuse tells, once, that the last configuration stays in force, and why.
+// refuse logs, once, that the last configuration stays in force, and why. It is recorded each time: the record may have
+// failed, or been cleared by what someone else applied since.
 func (p *activePart) refuse(ctx context.Context, reason error) {
 	why := reason.Error()
-	if last := p.refused.Load(); last != nil && *last == why {
-		return
-	}
-	p.refused.Store(&why)
+	last := p.refused.Swap(&why)
 	origin := p.mon.origin
 	if p.mon.cfg.Config != nil {
 		origin = p.mon.cfg.Config.String()
 	}
 	said := strings.TrimPrefix(why, origin+": ")
-	p.mon.host.Log.Error("the configuration was not applied; the last one stays", "from", origin, "err", said)
+	if last == nil || *last != why {
+		p.mon.host.Log.Error("the configuration was not applied; the last one stays", "from", origin, "err", said)
+	}
 	call, cancel := context.WithTimeout(ctx, instance.CallTimeout)
 	defer cancel()
 	if err := p.mon.table.RejectConfiguration(call, origin, termtext.Text(said)); err != nil {
