@@ -2,6 +2,7 @@ package monitor
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -112,10 +113,20 @@ func (w *Watcher) evaluate(ctx context.Context, l Scan) (made int, err error) {
 	return made, nil
 }
 
-// readParents reads the parents of those candidates alone that would raise an alarm without one.
+// maxParents is how many parents of a source are read, one above the other, each level with one request.
+const maxParents = 8
+
+// unreadParent is a parent that is to be read.
+type unreadParent struct {
+	ref   SourceRef
+	into  **Parent
+	below []SourceRef // those that depend on it, up to it
+}
+
+// readParents reads the parents of those candidates alone that would raise an alarm without one, and the parents above
+// whose own alarms may be held back.
 func (w *Watcher) readParents(ctx context.Context, l Scan, s settingsCache) error {
-	var of []SourceRef
-	var children []*Candidate
+	var unread []unreadParent
 	for i := range l.Candidates {
 		c := &l.Candidates[i]
 		check := s.checks[c.CheckID]
@@ -124,24 +135,43 @@ func (w *Watcher) readParents(ctx context.Context, l Scan, s settingsCache) erro
 		}
 		c.Now, c.Wall = l.Now, l.Wall
 		if check.Evaluate(c.Facts).Transition == Onset {
-			of, children = append(of, check.parentOf(c)), append(children, c)
+			own := SourceRef{Check: check.Name, Source: c.Source}
+			unread = append(unread, unreadParent{check.parentOf(c.Source, c.Labels), &c.Parent, []SourceRef{own}})
 		}
 	}
-	if len(of) == 0 {
-		return nil
-	}
-	found, err := withinTimeout(ctx, func(ctx context.Context) ([]Parent, error) { return w.cfg.Store.Parents(ctx, of) })
-	if err != nil {
-		return err
-	}
-	for i := range found {
-		if on := s.byName[of[i].Check]; on != nil {
-			found[i].Check = &on.Check
-			if found[i].State == Up && (on.Paused || on.inMaintenance(l.Wall)) {
-				found[i].State = Paused
+	for range maxParents {
+		if len(unread) == 0 {
+			return nil
+		}
+		refs := make([]SourceRef, len(unread))
+		for i := range unread {
+			refs[i] = unread[i].ref
+		}
+		found, err := withinTimeout(ctx, func(ctx context.Context) ([]Parent, error) { return w.cfg.Store.Parents(ctx, refs) })
+		if err != nil {
+			return err
+		}
+		var above []unreadParent
+		for i := range found {
+			p, u := &found[i], &unread[i]
+			*u.into = p
+			on := s.byName[u.ref.Check]
+			if on == nil {
+				continue
+			}
+			p.Check = &on.Check
+			if p.State == Up && (on.Paused || on.inMaintenance(l.Wall)) {
+				p.State = Paused
+			}
+			if p.State != Up || p.Alarm || on.DependsOn == "" {
+				continue
+			}
+			next, below := on.parentOf(u.ref.Source, p.Labels), append(u.below, u.ref)
+			if !slices.Contains(below, next) { // they may depend on each other
+				above = append(above, unreadParent{next, &p.Parent, below})
 			}
 		}
-		children[i].Parent = &found[i]
+		unread = above
 	}
 	return nil
 }

@@ -12,8 +12,14 @@ type Parent struct {
 	State    State // "" if there is no such source
 	Alarm    bool  // one stands
 	LastBeat StoreTime
+	// ExpectedFrom: see [Facts].
+	ExpectedFrom StoreTime
+	Labels       map[string]string
 	// Check that it is a source of; nil: it is not known, and holds nothing back. No store fills this in.
 	Check *Check
+	// Parent is the one that it depends on itself, read while it is up without an alarm: its own may be held back. No store
+	// fills this in.
+	Parent *Parent
 }
 
 // How soon to evaluate a source again whose alarm waits for its parent. The pause grows with the time that it is overdue.
@@ -35,15 +41,15 @@ func (c *Check) heldBack(f Facts) (v Evaluation, held bool) {
 	}
 	again := f.Now.Add(min(max(f.Now.Sub(at), waitLeast), waitMost))
 	switch p := f.Parent; {
-	case p == nil || p.Check == nil || p.State == "" || p.State == Retired:
+	case !p.counts():
 		return Evaluation{}, false
-	case p.Alarm || p.State == Paused && p.LastBeat <= at && reason != Failed:
+	case p.isDown(at, reason):
 		mark := f.Now
 		if f.WellSince != 0 && p.LastBeat > f.WellSince {
 			mark = f.WellSince // the parent has returned already, only its alarm or its pause has not ended yet
 		}
 		return Evaluation{Due: again, WellSince: mark}, true
-	case p.LastBeat <= at && reason != Failed && f.Now < p.Check.limitAfter(max(at, f.WellSince), &f).Add(p.Check.Interval+waitMost):
+	case p.LastBeat <= at && reason != Failed && f.Now < p.heardBy(max(at, f.WellSince), at, &f):
 		// Both may have fallen silent at once, the parent with the longer limit, or the parent's pause has just ended: wait
 		// until it was heard or has an alarm. No longer than its limit, and what a blind period may add to that, so that two
 		// that depend on each other do not wait for ever.
@@ -53,6 +59,38 @@ func (c *Check) heldBack(f Facts) (v Evaluation, held bool) {
 		return Evaluation{Transition: Resume, At: f.Now, Due: c.firstDue(f, f.Now)}, true
 	}
 	return Evaluation{}, false
+}
+
+// counts reports whether a parent is known and in use: otherwise it holds nothing back.
+func (p *Parent) counts() bool {
+	return p != nil && p.Check != nil && p.State != "" && p.State != Retired
+}
+
+// isDown reports whether a parent has an alarm, or is silent in a pause. One that is up and as silent as its child counts as
+// down while its own parent is: its alarm is held back, too. It ends at an alarm or a pause that stands, never at another
+// alarm that is held back: sources that depend on each other would wait for ever.
+func (p *Parent) isDown(at StoreTime, reason Reason) bool {
+	for ; p.counts(); p = p.Parent {
+		if p.Alarm || p.State == Paused && p.LastBeat <= at && reason != Failed {
+			return true
+		}
+		if p.LastBeat > at || reason == Failed {
+			return false
+		}
+	}
+	return false
+}
+
+// heardBy is by when a parent that was silent at a time has been heard or has an alarm.
+func (p *Parent) heardBy(from, at StoreTime, f *Facts) StoreTime {
+	more := waitMost
+	if above := p.Parent; above.counts() {
+		more += waitMost // it may be evaluated so long after its own parent's return
+		if above.LastBeat <= at {
+			from = above.heardBy(from, at, f) // it waits itself until then
+		}
+	}
+	return p.Check.limitAfter(max(from, p.ExpectedFrom), f).Add(p.Check.Interval + more)
 }
 
 // maintainedUntil is when the maintenance window ends that is open, or that was the last; 0 for none.
@@ -99,10 +137,10 @@ func lastTime(s schedule.Schedule, t time.Time) time.Time {
 }
 
 // parentOf is the source that another one depends on.
-func (c *Check) parentOf(of *Candidate) SourceRef {
-	name := of.Source
+func (c *Check) parentOf(source string, labels map[string]string) SourceRef {
+	name := source
 	if c.DependsLabel != "" {
-		name = cmp.Or(of.Labels[c.DependsLabel], c.Labels[c.DependsLabel])
+		name = cmp.Or(labels[c.DependsLabel], c.Labels[c.DependsLabel])
 	}
 	return SourceRef{Check: c.DependsOn, Source: name}
 }

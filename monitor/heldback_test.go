@@ -119,6 +119,32 @@ func TestParent(t *testing.T) {
 	}
 }
 
+// TestParentHeldBack: a source has no alarm while that of its parent is held back, but not because of marks alone.
+func TestParentHeldBack(t *testing.T) {
+	c := Check{Name: "e", Interval: time.Second, Missed: 3, DependsOn: "h"}.WithDefaults()
+	h := Check{Name: "h", Interval: 20 * time.Second, DependsOn: "s"}.WithDefaults()
+	const now = StoreTime(1e12)
+	for name, w := range map[string]struct {
+		parent, above Parent
+		failing, held bool
+	}{
+		"down":                  {Parent{LastBeat: 1}, Parent{State: Down, Alarm: true}, false, true},
+		"down, a failure":       {Parent{LastBeat: 1}, Parent{State: Down, Alarm: true}, true, false},
+		"down, parent heard":    {Parent{LastBeat: now}, Parent{State: Down, Alarm: true}, false, false},
+		"paused":                {Parent{LastBeat: 1}, Parent{State: Paused, LastBeat: 1}, false, true},
+		"paused and heard":      {Parent{LastBeat: 1}, Parent{State: Paused, LastBeat: now}, false, false},
+		"retired":               {Parent{LastBeat: 1}, Parent{State: Retired}, false, false},
+		"silent for long":       {Parent{LastBeat: 1}, Parent{State: Up, LastBeat: 1}, false, false},
+		"heard, parent resumed": {Parent{LastBeat: 1, ExpectedFrom: now.Add(-time.Minute)}, Parent{State: Up, LastBeat: now}, false, true},
+	} {
+		w.parent.State, w.parent.Check, w.parent.Parent, w.above.Check = Up, &h, &w.above, &h
+		f := Facts{Now: now, State: Up, ExpectedFrom: 1, LastBeat: now.Add(-time.Hour), Failing: w.failing, Path: PathStatus{LastSeen: now, TrustFor: time.Second}, Parent: &w.parent}
+		if v := c.Evaluate(f); (v.Transition == NoTransition) != w.held {
+			t.Errorf("%s: %+v", name, v)
+		}
+	}
+}
+
 // TestParentSchedule: services wait for a host that reports by a schedule, until its own alarm would be raised.
 func TestParentSchedule(t *testing.T) {
 	host := Check{Name: "h", Schedule: "0 * * * *", Missed: 3, Grace: 5 * time.Minute}.WithDefaults()

@@ -155,6 +155,45 @@ func TestDependsOn(t *testing.T) {
 	})
 }
 
+// TestDependsOnLevels: a switch that dies with its hosts and their services is one alarm, though it has the longest limit. A host
+// that does not return with it is another, and none of its services.
+func TestDependsOnLevels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		service := each3
+		service.DependsOn, service.DependsLabel = "host", "host"
+		host := monitor.Check{Name: "host", Interval: time.Second, Missed: 10, DependsOn: "switch", DependsLabel: "switch"}
+		w := newWorld(t, service, host, monitor.Check{Name: "switch", Interval: 10 * time.Second, Missed: 12})
+		w.poll = time.Second
+		a := w.start("a")
+		one, two, root := map[string]string{"host": "one"}, map[string]string{"host": "two"}, map[string]string{"switch": "root"}
+		if _, err := w.table.Declare(t.Context(), []monitor.Declaration{
+			{Check: "host", Source: "one", Labels: root}, {Check: "host", Source: "two", Labels: root},
+			{Check: "E", Source: "of one", Labels: one}, {Check: "E", Source: "of two", Labels: two},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		beating := func(seconds int, hosts ...string) {
+			for range seconds {
+				a.beatAs("switch", "root")
+				for _, h := range hosts {
+					a.beatAs("host", h)
+					a.beatAs("E", "of "+h)
+				}
+				time.Sleep(time.Second)
+			}
+		}
+		beating(10, "one", "two")
+		time.Sleep(10 * time.Minute)
+		if told := w.told(); len(told) != 1 || told[0].Event != "switch" {
+			t.Fatalf("%d alarms when a switch dies: %+v", len(told), told)
+		}
+		beating(60, "one")
+		if told := w.told(); len(told) != 3 || told[1].Event != "switch" || told[1].Status != abated || told[2].Source != "two" || told[2].Event != "host" {
+			t.Errorf("%d messages after it has returned: %+v", len(told), told)
+		}
+	})
+}
+
 // TestParentInMaintenance: a host that is shut down in its window takes no alarms of its services with it.
 func TestParentInMaintenance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -84,8 +84,7 @@ type Detection interface {
 	// ReportGroup reports held alarms or ends a group's alarm, and returns whether it did.
 	ReportGroup(ctx context.Context, r GroupReport) (bool, error)
 
-	// Parents returns what is known of sources that others depend on, at most MaxSources, each at its place. Limit is left
-	// out.
+	// Parents returns what is known of sources that others depend on, at most MaxSources, each at its place.
 	Parents(ctx context.Context, of []SourceRef) ([]Parent, error)
 
 	// Remind makes a [Reminder], and returns whether it did.

@@ -137,6 +137,9 @@ func testParents(b *bench) {
 	b.step(limit + slack)
 	b.beat(ids[0])
 	b.wantTurns("silent", monitor.Onset)
+	if _, err := b.Declare(b.ctx, []monitor.Declaration{{Check: "e", Source: "paused", Labels: map[string]string{"host": "ü"}}}); err != nil {
+		b.Fatal(err)
+	}
 	of := []monitor.SourceRef{{Check: "e", Source: "up"}, {Check: "e", Source: "nobody"}, {Check: "e", Source: "down"}, {Check: "e", Source: "paused"}, {Check: "e", Source: "retired"},
 		{Check: "none", Source: "up"}, {}, {Check: "e", Source: "up"}, {Check: "\x00", Source: "\xff"}}
 	got, err := b.Parents(b.ctx, of)
@@ -144,7 +147,8 @@ func testParents(b *bench) {
 		b.Fatalf("%d answers, %v", len(got), err)
 	}
 	for i, want := range []monitor.Parent{{State: monitor.Up}, {}, {State: monitor.Down, Alarm: true}, {State: monitor.Paused}, {State: monitor.Retired}, {}, {}, {State: monitor.Up}, {}} {
-		if got[i].State != want.State || got[i].Alarm != want.Alarm || (got[i].LastBeat == 0) != (want.State == "") {
+		if got[i].State != want.State || got[i].Alarm != want.Alarm || (got[i].LastBeat == 0) != (want.State == "") ||
+			(got[i].ExpectedFrom == 0) != (want.State == "") || (got[i].Labels["host"] == "ü") != (want.State == monitor.Paused) {
 			b.Errorf("%q: %+v, want %+v", of[i], got[i], want)
 		}
 	}

@@ -116,16 +116,18 @@ func (m *monitors) Parents(ctx context.Context, of []monitor.SourceRef) ([]monit
 			checks[i], names[i] = ref.Check, ref.Source
 		}
 	}
-	_, err := rowsReadCommitted(ctx, m.db, `SELECT x.i, s.state, s.alarm <> '', b.at FROM unnest($1::text[], $2::text[]) WITH ORDINALITY x (event, name, i)
+	_, err := rowsReadCommitted(ctx, m.db, `SELECT x.i, s.state, s.alarm <> '', b.at, s.base, s.labels::text FROM unnest($1::text[], $2::text[]) WITH ORDINALITY x (event, name, i)
 		JOIN {{schema}}.monitor_event e ON e.name = x.event AND NOT e.removed JOIN {{schema}}.monitor_source s ON s.event = e.id AND s.name = x.name
 		JOIN {{schema}}.monitor_beat b ON b.id = s.id`,
 		func(r pgx.CollectableRow) (p monitor.Parent, err error) {
 			var place int
-			var state string
-			if err = r.Scan(&place, &state, &p.Alarm, &p.LastBeat); err == nil {
-				p.State = monitor.State(state)
-				out[place-1] = p
+			var state, labels string
+			if err = r.Scan(&place, &state, &p.Alarm, &p.LastBeat, &p.ExpectedFrom, &labels); err != nil {
+				return p, err
 			}
+			p.State = monitor.State(state)
+			p.Labels, err = decodeLabels(labels)
+			out[place-1] = p
 			return p, err
 		}, checks, names)
 	if err != nil {

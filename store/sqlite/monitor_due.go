@@ -239,7 +239,7 @@ func candidates(t *moment, ids []int64) ([]monitor.Candidate, error) {
 }
 
 const readParent = `
-SELECT s.state, s.alarm <> '', b.at_us FROM understudy_monitor_event e
+SELECT s.state, s.alarm <> '', b.at_us, s.base_us, s.labels FROM understudy_monitor_event e
 JOIN understudy_monitor_source s ON s.event = e.id JOIN understudy_monitor_beat b ON b.id = s.id
 WHERE e.name = ?1 AND s.name = ?2 AND e.removed = 0`
 
@@ -251,7 +251,12 @@ func (m monitors) Parents(ctx context.Context, of []monitor.SourceRef) ([]monito
 	out := make([]monitor.Parent, len(of))
 	err := m.read(ctx, "reading what sources depend on", func(t *moment) error {
 		for i, ref := range of {
-			if err := notThere(t.one(readParent, []any{ref.Check, ref.Source}, &out[i].State, &out[i].Alarm, &out[i].LastBeat)); err != nil {
+			p, labels := &out[i], ""
+			if err := notThere(t.one(readParent, []any{ref.Check, ref.Source}, &p.State, &p.Alarm, &p.LastBeat, &p.ExpectedFrom, &labels)); err != nil {
+				return err
+			}
+			var err error
+			if p.Labels, err = labelsOf(labels); err != nil {
 				return err
 			}
 		}

@@ -333,7 +333,7 @@ func (r *Memory) Parents(ctx context.Context, of []monitor.SourceRef) ([]monitor
 	err := r.atomically(ctx, func(s step) error {
 		for i, ref := range of {
 			if n := s.names[ref]; n != nil && !n.check.Removed {
-				out[i] = monitor.Parent{State: n.state, Alarm: n.alarm != nil, LastBeat: n.lastBeat}
+				out[i] = monitor.Parent{State: n.state, Alarm: n.alarm != nil, LastBeat: n.lastBeat, ExpectedFrom: n.expectedFrom, Labels: maps.Clone(n.labels)}
 			}
 		}
 		return nil
