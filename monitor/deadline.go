@@ -25,7 +25,8 @@ func (c *Check) silentAt(f Facts) StoreTime {
 	switch {
 	case c.Schedule != "":
 		// Heartbeats of times before the end of a blind period may have come and been lost in it.
-		return c.limitAfter(max(from, f.LastBeat, f.Path.BlindUntil), &f)
+		from = max(from, f.Path.BlindUntil)
+		return c.scheduledAfter(max(from, f.LastBeat), f.LastBeat >= from, &f)
 	case f.LastBeat == 0:
 		// How long its path was blind since then is not known: it gets a whole limit again.
 		return c.limitAfter(max(from, f.Path.BlindUntil), &f)
@@ -62,6 +63,11 @@ func (c *Check) limitAfter(from StoreTime, f *Facts) StoreTime {
 	if c.Schedule == "" {
 		return from.Add(c.FixedLimit())
 	}
+	return c.scheduledAfter(from, false, f)
+}
+
+// scheduledAfter is limitAfter of a schedule. With beat it is from a heartbeat, which may have kept a time before it came.
+func (c *Check) scheduledAfter(from StoreTime, beat bool, f *Facts) StoreTime {
 	s, err := schedule.ParseCrontab(c.Schedule)
 	if err != nil {
 		return Never // Validate refuses it
@@ -69,10 +75,28 @@ func (c *Check) limitAfter(from StoreTime, f *Facts) StoreTime {
 	// Schedules are about the wall clock. Both ways go through the same pair (Now, Wall), so that a stepped clock
 	// moves the times of the schedule, and not the length of the silence.
 	at := f.Wall.Add(-f.Now.Sub(from))
+	if beat {
+		at = c.timeKept(s, at)
+	}
 	for range c.Missed {
 		if at = s.Next(at); at.IsZero() {
 			return Never
 		}
 	}
 	return f.Now.Add(at.Sub(f.Wall)).Add(c.Grace)
+}
+
+// mostEarly is how much too early a heartbeat may be that counts for a time of a schedule; no more than the grace.
+const mostEarly = time.Minute
+
+// timeKept is the time of a schedule that a heartbeat counts for, if it came a moment before, by the store's clock: that of
+// the job's host may be ahead, and a quick job would be late each time. Otherwise it is when the heartbeat came.
+func (c *Check) timeKept(s schedule.Schedule, beat time.Time) time.Time {
+	next := s.Next(beat)
+	early := next.Sub(beat)
+	// If a time before it is nearer, it is that one's.
+	if next.IsZero() || early > min(c.Grace, mostEarly) || s.Next(beat.Add(-early)).Before(next) {
+		return beat
+	}
+	return next
 }

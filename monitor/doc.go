@@ -83,7 +83,9 @@
 // A source that was declared or resumed, or whose check became stricter ([Check.IsStricterThan]), after its last heartbeat
 // has a whole limit from then on, and one more after a blind period. Times of a schedule before the end of a blind period
 // do not count, because their heartbeats may have been lost. For sources with a schedule, and for those that were never
-// heard, each blind period therefore starts the wait again: a path that fails again and again can hide them. A run does not count as overrun if its path was blind meanwhile: silence will tell.
+// heard, each blind period therefore starts the wait again: a path that fails again and again can hide them. A heartbeat that
+// comes before a time of a schedule counts for it if it is early by no more than the grace and a minute, and no time before is
+// nearer: clocks differ. A run does not count as overrun if its path was blind meanwhile: silence will tell.
 //
 // An alarm ends with a heartbeat, with a configuration under which it would be no outage, or with its source. The alarm of
 // a source that flaps ends once it has been well for [Check].Steady. A blind period, a resume or the start of a run is no sign of life.

@@ -252,7 +252,7 @@ func (j *monitorJudge) latest(b *sourceBook, e *eventBook) (when time.Time, ok b
 	}
 	limit := limitOf(e.Check)
 	if e.Schedule != "" {
-		limit = time.Minute + e.Grace
+		limit = time.Minute + e.Grace + min(e.Grace, time.Minute) // its beat may have kept a time so much later
 	}
 	sum, resumed := path.blindBetween(minTime(sent, from), now, false)
 	for name, p := range j.paths {
