@@ -67,7 +67,41 @@ func (w *Watcher) groupReport(ctx context.Context, s settingsCache, g *AlarmGrou
 	if len(found) > 0 {
 		alarm = found[0]
 	}
-	return t.end(g, alarm), true, nil
+	end, err := w.endOfMembers(ctx, g, alarm.Raised)
+	return t.end(g, alarm, end), err == nil, err
+}
+
+// maxEndPages is how many pages of a check's alarms are read to find out why those of a group have ended.
+const maxEndPages = 10
+
+// endOfMembers is why the alarms of a group have ended that was reported at a time: Abated if any did so, otherwise what ended
+// the last of them.
+func (w *Watcher) endOfMembers(ctx context.Context, g *AlarmGroup, reported time.Time) (Transition, error) {
+	end, last := Abated, time.Time{}
+	q := AlarmQuery{Check: g.Check}
+	for range maxEndPages {
+		page, err := withinTimeout(ctx, func(ctx context.Context) ([]Alarm, error) { return w.cfg.Store.Alarms(ctx, q) })
+		if err != nil {
+			return "", err
+		}
+		for i := range page {
+			switch a := &page[i]; {
+			case a.Raised.Before(g.Started):
+				return end, nil // it is of an outage before, and so is the rest
+			case a.Source == "" || a.Group != g.Group || a.Ended.Before(reported):
+				continue
+			case a.End == Abated:
+				return Abated, nil
+			case a.Ended.After(last):
+				end, last = a.End, a.Ended
+			}
+		}
+		if len(page) < MaxPage {
+			break
+		}
+		q.Before, q.BeforeID = page[len(page)-1].Raised, page[len(page)-1].ID
+	}
+	return end, nil
 }
 
 // groupReporter makes the reports of a group.
@@ -126,13 +160,16 @@ func (t *groupReporter) memberMessage(a *Alarm) AlarmMessage {
 }
 
 // end ends the alarm of a group.
-func (t *groupReporter) end(g *AlarmGroup, a Alarm) GroupReport {
+func (t *groupReporter) end(g *AlarmGroup, a Alarm, why Transition) GroupReport {
 	m := t.message(g.Alarm, a.Reason, g.Started)
 	m.Status, m.Ended, m.Count, m.Raised = Abated, &t.now, a.Members, a.Raised
 	if a.Raised.IsZero() {
 		m.Raised = g.Started
 	}
-	return GroupReport{Group: g.Group, Alarm: g.Alarm, End: true, At: t.now, Notifications: []Notification{m.Notification()}}
+	if why != Abated {
+		m.End = why
+	}
+	return GroupReport{Group: g.Group, Alarm: g.Alarm, End: why, At: t.now, Notifications: []Notification{m.Notification()}}
 }
 
 // message is the ONSET of the group.

@@ -1,6 +1,7 @@
 package monitor_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -79,6 +80,49 @@ func TestGroupIsOneAlarm(t *testing.T) {
 		off := all[len(all)-1]
 		if len(all) != 3 || off.Status != abated || off.RequestID != on.RequestID || off.Ended == nil || off.Group != "r/1" || !off.Started.Equal(on.Started) || off.Reason != monitor.Silent {
 			t.Errorf("%+v", all)
+		}
+	})
+}
+
+// TestGroupEndsWithoutHeartbeats: the end of a group says so when its sources were retired, or its check was removed. If one
+// of them has returned, it has returned.
+func TestGroupEndsWithoutHeartbeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, racks)
+		i := w.start("i")
+		retire := func(sources ...string) {
+			for _, s := range sources {
+				w.act(monitor.Action{Type: monitor.ActionRetire, Check: "E", Source: s, Who: "me"})
+			}
+		}
+		for n, c := range []struct {
+			end func(sources []string)
+			why monitor.Transition
+		}{
+			{func(all []string) { i.beat(t.Context(), monitor.SignalSuccess, all[0]); retire(all[1:]...) }, ""},
+			{func(all []string) { retire(all...) }, monitor.Retire},
+			{func([]string) { w.configure(false, monitor.Check{Name: "F", Interval: time.Hour}) }, monitor.Forget},
+		} {
+			all := []string{fmt.Sprint("a", n), fmt.Sprint("b", n), fmt.Sprint("c", n)}
+			w.declare("r1", all...)
+			time.Sleep(20 * time.Second)
+			c.end(all)
+			if n == 0 {
+				time.Sleep(time.Second)
+				retire(all[0])
+			}
+			time.Sleep(sweepWithin)
+			told := w.told()
+			if len(told) != 2*n+2 {
+				t.Fatalf("%d: told %+v", n, told)
+			}
+			if m := told[len(told)-1]; m.Status != abated || m.Group != "r1" || m.End != c.why {
+				t.Errorf("%d: it ended by %q, want %q: %+v", n, m.End, c.why, m)
+			}
+			found, err := w.ref.Alarms(t.Context(), monitor.AlarmQuery{ID: told[len(told)-1].RequestID})
+			if want := cmp.Or(c.why, abated); err != nil || len(found) != 1 || found[0].End != want {
+				t.Errorf("%d: stored as %+v, want %q (%v)", n, found, want, err)
+			}
 		}
 	})
 }

@@ -323,8 +323,8 @@ type GroupReport struct {
 	// Alarm of the group: a new one, or the one that stands.
 	Alarm   string
 	Members []string
-	// End ends the alarm of the group.
-	End           bool
+	// End, when not "", ends the alarm of the group, and says why: Abated, Retire or Forget.
+	End           Transition
 	At            time.Time
 	Notifications []Notification
 }

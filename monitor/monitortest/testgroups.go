@@ -90,9 +90,9 @@ func (b *bench) mustReport(group, alarm string, members ...string) {
 	}
 }
 
-func (b *bench) endGroup(group, alarm string) bool {
+func (b *bench) endGroup(group, alarm string, why monitor.Transition) bool {
 	b.Helper()
-	made, err := b.ReportGroup(b.ctx, monitor.GroupReport{Group: group, Alarm: alarm, End: true, At: b.now(), Notifications: []monitor.Notification{notice("group", alarm, monitor.Abated)}})
+	made, err := b.ReportGroup(b.ctx, monitor.GroupReport{Group: group, Alarm: alarm, End: why, At: b.now(), Notifications: []monitor.Notification{notice("group", alarm, monitor.Abated)}})
 	if err != nil {
 		b.Fatalf("Report: %v", err)
 	}
@@ -233,17 +233,17 @@ func testGroupEnds(b *bench) {
 	ids := b.ready("a", "b", "c")
 	group := lease.NewID()
 	b.mustReport("e/site 7", group, b.hold("e/site 7", ids[:2]...)...)
-	if b.endGroup("e/site 7", group) {
+	if b.endGroup("e/site 7", group, monitor.Abated) {
 		b.Fatal("it ended with two of it standing")
 	}
 	b.abate(ids[0])
-	if b.endGroup("e/site 7", group) {
+	if b.endGroup("e/site 7", group, monitor.Abated) {
 		b.Fatal("it ended with one of it standing")
 	}
 	b.wantNoneHeld()
 	b.abate(ids[1])
 	b.wantHeld("e/site 7", group, 0)
-	if !b.endGroup("e/site 7", group) || b.endGroup("e/site 7", group) {
+	if !b.endGroup("e/site 7", group, monitor.Abated) || b.endGroup("e/site 7", group, monitor.Abated) {
 		b.Fatal("it ends once none of it stands, and once only")
 	}
 	if a := b.alarm(group); a.End != monitor.Abated || !near(a.Ended, b.now()) {
@@ -257,6 +257,11 @@ func testGroupEnds(b *bench) {
 	b.mustReport("e/site 7", next, b.hold("e/site 7", ids[2])...)
 	if a := b.alarm(next); a.Members != 1 || a.End != "" {
 		b.Errorf("the next alarm of the group: %+v", a)
+	}
+	b.act(monitor.Action{Type: monitor.ActionRetire, Check: "e", Source: "c", Who: "ops"})
+	b.apply(b.change(b.candidate(ids[2]), monitor.Retire))
+	if !b.endGroup("e/site 7", next, monitor.Retire) || b.alarm(next).End != monitor.Retire {
+		b.Errorf("it has ended with its member, which was retired: %+v", b.alarm(next))
 	}
 }
 

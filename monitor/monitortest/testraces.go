@@ -150,7 +150,9 @@ func (x *chaos) groups(int) error {
 		for _, m := range g.Members {
 			r.Members = append(r.Members, m.ID)
 		}
-		if r.End = len(r.Members) == 0; !r.End && r.Alarm == "" {
+		if len(r.Members) == 0 {
+			r.End = monitor.Abated
+		} else if r.Alarm == "" {
 			r.Alarm = lease.NewID()
 		}
 		r.Notifications = []monitor.Notification{notice("group", r.Alarm+fmt.Sprint(len(r.Members)), monitor.Onset)}
@@ -230,7 +232,7 @@ func testReportRace(b *bench) {
 			b.wantNoneHeld()
 			b.abate(ids[0], ids[2])
 			b.wantHeld("e/7", group, 0)
-			if !b.endGroup("e/7", group) {
+			if !b.endGroup("e/7", group, monitor.Abated) {
 				b.Fatal("the group does not end")
 			}
 		} else {

@@ -80,7 +80,7 @@ func (m *monitors) ReportGroup(ctx context.Context, r monitor.GroupReport) (made
 		return false, fmt.Errorf("%w: %d members to report at once; at most %d are allowed", lease.ErrInvalid, len(r.Members), monitor.MaxSources)
 	}
 	members := append([]string{}, r.Members...)
-	args := append([]any{m.latest.Load(), r.Group, r.Alarm, members, r.End, micros(r.At)}, noticeArgs(r.Notifications)...)
+	args := append([]any{m.latest.Load(), r.Group, r.Alarm, members, string(r.End), micros(r.At)}, noticeArgs(r.Notifications)...)
 	err = m.db.rowReadCommitted(ctx, "SELECT {{rules}}.monitor_report_group($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
 		func(row pgx.Row) error { return row.Scan(&made) }, append(args, lockTimeout{})...)
 	if err != nil {

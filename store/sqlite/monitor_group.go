@@ -72,7 +72,7 @@ func (m monitors) ReportGroup(ctx context.Context, r monitor.GroupReport) (bool,
 	switch {
 	case len(r.Members) > monitor.MaxSources:
 		return false, invalid("%d members to report; at most %d are allowed", len(r.Members), monitor.MaxSources)
-	case r.End && r.Alarm == "":
+	case r.End != "" && r.Alarm == "":
 		return false, invalid("the end of group %q without its alarm", r.Group)
 	}
 	if err := validNotices(r.Notifications); err != nil {
@@ -108,7 +108,7 @@ func (n *notifier) report(r *monitor.GroupReport) (ok bool, err error) {
 		return false, err
 	}
 	switch {
-	case r.End:
+	case r.End != "":
 		if lead != r.Alarm || standing+len(r.Members) > 0 {
 			return false, nil
 		}
@@ -170,12 +170,12 @@ func (n *notifier) beginLead(r *monitor.GroupReport, first monitor.Alarm) (bool,
 }
 
 func (n *notifier) endLead(r *monitor.GroupReport, started int64) error {
-	_, err := n.exec(endAlarm, r.Alarm, unixMicro(r.At), monitor.Abated)
+	_, err := n.exec(endAlarm, r.Alarm, unixMicro(r.At), r.End)
 	if err != nil {
 		return err
 	}
 	return n.record(history.Event{
-		Part: historyPart, Subject: r.Group, Reason: string(monitor.Abated), Duration: r.At.Sub(time.UnixMicro(started)),
+		Part: historyPart, Subject: r.Group, Reason: string(r.End), Duration: r.At.Sub(time.UnixMicro(started)),
 	}, changeTaken, "")
 }
 

@@ -249,7 +249,7 @@ func (r *Memory) ReportGroup(ctx context.Context, rep monitor.GroupReport) (made
 		return false, invalid("%d members", len(rep.Members))
 	}
 	err = r.atomically(ctx, func(s step) error {
-		if rep.End {
+		if rep.End != "" {
 			made = s.endGroup(rep)
 		} else {
 			made = s.reportGroup(rep)
@@ -270,8 +270,8 @@ func (s step) endGroup(rep monitor.GroupReport) bool {
 	if slices.ContainsFunc(s.openAlarms(), func(a *alarm) bool { return a.group == g }) {
 		return false
 	}
-	s.endAlarm(g, rep.At, monitor.Abated)
-	s.recordEvent(g.Group, string(monitor.Abated))
+	s.endAlarm(g, rep.At, rep.End)
+	s.recordEvent(g.Group, string(rep.End))
 	return true
 }
 

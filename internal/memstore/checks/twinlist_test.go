@@ -188,7 +188,7 @@ func detectTwins() map[string]twin {
 		"a second alarm of a group": {by: "group/who joined later", report: func(r *Memory, ctx context.Context, rep monitor.GroupReport) (bool, error) {
 			within(r, func(s step) {
 				for _, a := range s.alarms {
-					if a.Source == "" && !rep.End && a.ID != rep.Alarm {
+					if a.Source == "" && rep.End == "" && a.ID != rep.Alarm {
 						a.endedAt = s.now
 					}
 				}

@@ -407,7 +407,7 @@ func someMembers(r *Memory, ctx context.Context, rep monitor.GroupReport) (bool,
 }
 
 func endsEarly(r *Memory, ctx context.Context, rep monitor.GroupReport) (bool, error) {
-	if rep.End {
+	if rep.End != "" {
 		within(r, func(s step) {
 			for _, a := range s.alarms {
 				a.group = nil

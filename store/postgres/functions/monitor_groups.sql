@@ -24,13 +24,13 @@ BEGIN
 END $$;
 
 -- Reports held alarms, with one of their group or each by itself, or ends that of the group.
-CREATE FUNCTION {{rules}}.monitor_report_group(p_latest bigint, p_group text, p_alarm text, p_members text[], p_end boolean, p_at bigint,
+CREATE FUNCTION {{rules}}.monitor_report_group(p_latest bigint, p_group text, p_alarm text, p_members text[], p_end text, p_at bigint,
     p_sinks text[], p_keys text[], p_nids text[], p_payloads bytea[], p_lock_timeout_ms bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     c record;
     f {{schema}}.monitor_alarm;
     v_at timestamptz;
-    v_reason text := 'ABATED';
+    v_reason text := p_end;
     v_n bigint;
 BEGIN
     PERFORM {{rules}}.monitor_configure_statement(p_lock_timeout_ms);
@@ -38,8 +38,8 @@ BEGIN
     v_at := coalesce({{rules}}.monitor_wall(nullif(p_at, 0)), c.wall);
     PERFORM FROM (SELECT x.id FROM unnest(p_members || p_alarm) x (id) ORDER BY x.id COLLATE "C") x,
         LATERAL (SELECT FROM {{schema}}.monitor_alarm a WHERE a.id = x.id FOR NO KEY UPDATE) l;
-    IF p_end THEN
-        UPDATE {{schema}}.monitor_alarm a SET ended = v_at, finish = 'ABATED'
+    IF p_end <> '' THEN
+        UPDATE {{schema}}.monitor_alarm a SET ended = v_at, finish = p_end
          WHERE a.id = p_alarm AND a.source = '' AND a.ended IS NULL
            AND NOT EXISTS (SELECT FROM {{schema}}.monitor_alarm x WHERE x.group_alarm = p_alarm AND x.group_alarm <> '' AND x.ended IS NULL);
         IF NOT FOUND THEN
