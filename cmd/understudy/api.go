@@ -143,17 +143,23 @@ func (a *app) actOnEach(ctx context.Context, did, noun string, names []string, a
 // more, and returns all errors.
 func forEach(names []string, do func(name string) error) error {
 	var failed []error
-	for _, name := range names {
+	for i, name := range names {
 		err := do(name)
 		if err == nil {
 			continue
 		}
 		if failed = append(failed, fmt.Errorf("%s: %w", name, err)); exitCode(err) == exitUnreachable {
+			if i < len(names)-1 {
+				failed = append(failed, errRest)
+			}
 			break
 		}
 	}
 	return errors.Join(failed...)
 }
+
+// errRest follows the error at which a list ended.
+var errRest = errors.New("the rest was not tried")
 
 // removeByAPI deletes something by the API, which bounds the call itself, and says so.
 func (a *app) removeByAPI(ctx context.Context, did, noun, name string, remove func(context.Context, *client.Client) error) error {

@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -95,6 +97,55 @@ func TestQueueRemovedMeanwhile(t *testing.T) {
 	}
 	if _, err := findMessage(t.Context(), c, "gone", "one"); !errors.Is(err, dispatch.ErrNoQueue) {
 		t.Errorf("in a queue that was named: %v", err)
+	}
+}
+
+// TestActOnPages: after a message whose outcome is unknown no other is acted on, on no page, and what is known of each is returned,
+// also when the next page cannot be read.
+func TestActOnPages(t *testing.T) {
+	for name, x := range map[string]struct {
+		at, code, acted string
+		status          int
+		want            []string
+	}{
+		"unknown in the middle":     {"2", "unknown_outcome", "1 2", 504, []string{"2: why", "the rest was not tried"}},
+		"unknown at the page's end": {"3", "unknown_outcome", "1 2 3", 504, []string{"3: why", "the rest was not tried"}},
+		"the next page is not read": {"page", "store_unavailable", "1 2 3", 503, []string{"1: no longer", "why"}},
+		"refused":                   {"2", "wrong_state", "1 2 3 4", 409, []string{"1: no longer", "2: why"}},
+	} {
+		var acted []string
+		c := apiOf(t, func(w http.ResponseWriter, r *http.Request) {
+			refuse := func(status int, code, detail string) {
+				w.WriteHeader(status)
+				_, _ = fmt.Fprintf(w, `{"code":%q,"detail":%q}`, code, detail)
+			}
+			id := path.Base(path.Dir(r.URL.Path))
+			switch {
+			case r.Method == http.MethodGet && r.URL.Query().Get("after") == "":
+				_, _ = io.WriteString(w, `{"messages":[{"id":"1"},{"id":"2"},{"id":"3"}],"next":"p2"}`)
+			case r.Method == http.MethodGet && x.at == "page":
+				refuse(x.status, x.code, "why")
+			case r.Method == http.MethodGet:
+				_, _ = io.WriteString(w, `{"messages":[{"id":"4"}]}`)
+			default:
+				acted = append(acted, id)
+				if id == x.at {
+					refuse(x.status, x.code, "why")
+				} else if id == "1" {
+					refuse(http.StatusConflict, "wrong_state", "no longer")
+				}
+			}
+		})
+		act := actor{app: &app{stdout: io.Discard, stderr: io.Discard}, api: c, action: dispatch.Retry}
+		err := act.onState(t.Context(), client.MessageQuery{Queue: "orders", State: "failed"})
+		if got := strings.Join(acted, " "); got != x.acted {
+			t.Errorf("%s: acted on %s", name, got)
+		}
+		for _, want := range append(x.want, "1: no longer") {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %q is missing: %v", name, want, err)
+			}
+		}
 	}
 }
 

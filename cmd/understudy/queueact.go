@@ -166,7 +166,8 @@ func (t actor) onState(ctx context.Context, q client.MessageQuery) error {
 	})
 }
 
-// onPages acts on the messages of every page.
+// onPages acts on the messages of every page. Where nobody answers it ends: what follows on the next page must not be acted on
+// before what is left of this one. All errors are returned, for the names of messages whose outcome is unknown.
 func (t actor) onPages(ctx context.Context, queue string, page func(context.Context) (ids []string, next string, err error)) error {
 	if err := dispatch.ValidateQueue(queue); err != nil {
 		return err
@@ -177,12 +178,17 @@ func (t actor) onPages(ctx context.Context, queue string, page func(context.Cont
 		ids, next, err := page(call)
 		cancel()
 		if err != nil {
-			return apiError(err)
+			return errors.Join(append(failed, apiError(err))...)
 		}
-		if err := t.onIDs(ctx, queue, ids); err != nil {
+		err = t.onIDs(ctx, queue, ids)
+		if err != nil {
 			failed = append(failed, err)
 		}
-		if next == "" || ctx.Err() != nil {
+		unanswered := exitCode(err) == exitUnreachable
+		if unanswered && next != "" && !errors.Is(err, errRest) {
+			failed = append(failed, errRest)
+		}
+		if unanswered || next == "" || ctx.Err() != nil {
 			return errors.Join(failed...)
 		}
 	}
