@@ -18,6 +18,7 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/shard"
+	"github.com/understudy-ha/understudy/store"
 )
 
 // codedError is an error in the words of the API, and the error of this program that its code stands for.
@@ -30,6 +31,13 @@ type codedError struct {
 func (e codedError) Error() string { return e.text }
 func (e codedError) Unwrap() error { return e.is }
 
+var (
+	// errRefused: a refusal that no error of this program stands for.
+	errRefused = errors.New("refused")
+	// errInternal: the reason is in the log of whatever serves the API.
+	errInternal = errors.New("internal error")
+)
+
 // errorsByCode are the errors that the codes of the API stand for.
 func errorsByCode() map[string]error {
 	return map[string]error{
@@ -41,7 +49,9 @@ func errorsByCode() map[string]error {
 		"unsafe_timing": lease.ErrUnsafeTiming, "invalid": lease.ErrInvalid, "too_large": lease.ErrInvalid,
 		"store_without_queues": usererr.Err, "store_without_sources": usererr.Err, "store_without_tokens": usererr.Err, "no_shards": usererr.Err,
 		"store_unavailable": lease.ErrUnavailable, "busy": lease.ErrUnavailable, "stopping": lease.ErrUnavailable, "not_ready": lease.ErrUnavailable,
-		"two_hosts": lease.ErrTwoHosts, "unknown_outcome": lease.ErrUnknown,
+		"two_hosts": lease.ErrTwoHosts, "unknown_outcome": lease.ErrUnknown, "store_damaged": lease.ErrDamaged, "store_schema": store.ErrSchema,
+		"held": lease.ErrHeld, "lapsed": lease.ErrLapsed, "alarm_open": monitor.ErrAlarmOpen, "run_over": job.ErrStale,
+		"taken": errRefused, "too_many_tokens": access.ErrFull, "quota_used_up": errRefused, "internal": errInternal,
 	}
 }
 
@@ -51,7 +61,10 @@ func apiError(err error) error {
 	if !ok {
 		return transportError(err)
 	}
-	if is := errorsByCode()[answer.Code]; is != nil {
+	switch is := errorsByCode()[answer.Code]; {
+	case errors.Is(is, errInternal):
+		return codedError{fmt.Sprintf("%v: %s", is, termtext.Line(answer.Error())), answer.Code, is}
+	case is != nil:
 		return codedError{answer.Error(), answer.Code, is}
 	}
 	text := fmt.Sprintf("the server refused with %d: %s", answer.Status, termtext.Line(answer.Error()))

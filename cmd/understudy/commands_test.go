@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -97,6 +99,38 @@ func TestQueueRemovedMeanwhile(t *testing.T) {
 	}
 	if _, err := findMessage(t.Context(), c, "gone", "one"); !errors.Is(err, dispatch.ErrNoQueue) {
 		t.Errorf("in a queue that was named: %v", err)
+	}
+}
+
+// TestDamagedStore: every command ends with exit 4 at a store that opens and cannot be read, and speaks of no server.
+func TestDamagedStore(t *testing.T) {
+	const name = "a-queue-to-be-found-in-the-file"
+	file := filepath.Join(t.TempDir(), "u.db")
+	store := "--store=sqlite:" + file
+	payload := filepath.Join(t.TempDir(), "payload")
+	if err := os.WriteFile(payload, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, log := ran(t, "queue", "add", name, "--make", "--key", "k", payload, store); code != exitOK {
+		t.Fatal(log)
+	}
+	all, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const page = 4096 // the first is the schema
+	for at := page; at < len(all); at += page {
+		if one := all[at : at+page]; bytes.Contains(one, []byte(name)) {
+			copy(one, bytes.Repeat([]byte{0xff}, page))
+		}
+	}
+	if err := os.WriteFile(file, all, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range []string{"queue list", "queue wait one --queue " + name, "queue retry one --queue " + name, "history"} {
+		if code, log := ran(t, append(strings.Fields(args), store)...); code != exitUnreachable || !strings.Contains(log, "store damaged") || strings.Contains(log, "server") {
+			t.Errorf("%s: exit %d: %s", args, code, log)
+		}
 	}
 }
 

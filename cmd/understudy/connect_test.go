@@ -225,7 +225,8 @@ func TestHeardCodes(t *testing.T) {
 		"vacant": exitAbsent, "no_batch": exitAbsent, "no_alarm": exitAbsent, "no_primary": exitAbsent, "not_found": exitAbsent,
 		"invalid": exitUsage, "store_without_queues": exitUsage,
 		"wrong_state": exitFailed, "not_done": exitFailed, "missing_scope": exitFailed, "never_heard_of": exitFailed,
-		"store_unavailable": exitUnreachable, "unknown_outcome": exitUnreachable, "not_ready": exitUnreachable,
+		"store_unavailable": exitUnreachable, "unknown_outcome": exitUnreachable, "not_ready": exitUnreachable, "store_damaged": exitUnreachable,
+		"alarm_open": exitFailed, "internal": exitFailed, "store_schema": exitFailed,
 	} {
 		if got := exitCode(apiError(&client.Error{Status: 400, Code: code, Detail: "why"})); got != want {
 			t.Errorf("%s: exit code %d, not %d", code, got, want)

@@ -70,6 +70,11 @@ func exitCode(err error) int {
 	}
 }
 
+// mayRecover reports whether an error may be over soon, so that what watches or retries tries again: no retry helps a damaged store.
+func mayRecover(err error) bool {
+	return exitCode(err) == exitUnreachable && !errors.Is(err, lease.ErrDamaged)
+}
+
 // answerExitCode maps what a cache answers over its own protocol, and any server over HTTP.
 func answerExitCode(err error) int {
 	var answer *client.Error

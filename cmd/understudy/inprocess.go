@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -22,6 +23,9 @@ func inProcessError(storeURL string, err error) error {
 	if failed, ok := errors.AsType[*url.Error](err); ok && errors.Is(failed, context.DeadlineExceeded) {
 		return noAnswer("the store "+termtext.URL(storeURL), failed)
 	}
+	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Code == "internal" {
+		return fmt.Errorf("%w: the line of the log before this one says why", errInternal)
+	}
 	return apiError(err)
 }
 
@@ -29,7 +33,7 @@ func inProcessError(storeURL string, err error) error {
 func (a *app) serveInProcess(ctx context.Context, st store.Store, running bool, f func(context.Context, *client.Client) error) error {
 	token := rand.Text() // shows that the caller may do what the token of a server's configuration allows
 	cfg := api.Config{
-		Store: st, Token: token, Operator: operator(), Version: version(), Logger: slog.New(slog.DiscardHandler), // errors are those of the command
+		Store: st, Token: token, Operator: operator(), Version: version(), Logger: slog.New(errorsOnly{a.Log.Handler()}),
 		Timeout: payloadTimeout, // f bounds its calls
 		Limits:  api.Limits{Read: api.Rate{PerSecond: -1}, Act: api.Rate{PerSecond: -1}, Ingest: api.Rate{PerSecond: -1}},
 	}
@@ -64,6 +68,14 @@ func (a *app) serveInProcess(ctx context.Context, st store.Store, running bool, 
 	defer stop()
 	defer answers.Close()
 	return f(ctx, c)
+}
+
+// errorsOnly is a log without what the errors of the command say already: only reasons that the API does not show are left.
+type errorsOnly struct{ slog.Handler }
+
+// Enabled implements [slog.Handler].
+func (h errorsOnly) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelError && h.Handler.Enabled(ctx, level)
 }
 
 // innerListener is a listener that only this process reaches.

@@ -291,7 +291,7 @@ func (w waiter) wait(ctx context.Context, queue, id string) (apitype.Message, er
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return b, waited(ctx, context.Cause(ctx), id+" is "+last)
-		case err != nil && exitCode(err) == exitUnreachable:
+		case err != nil && mayRecover(err):
 			w.app.Log.Warn("the store does not answer; trying again", "err", err)
 		case err != nil:
 			return b, err

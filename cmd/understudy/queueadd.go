@@ -270,7 +270,7 @@ func (d *adder) add(ctx context.Context, group []dispatch.Message) ([]bool, erro
 		added, err := d.enqueue(call, group)
 		cancel()
 		err = apiError(err)
-		if err == nil || n == attempts || ctx.Err() != nil || exitCode(err) != exitUnreachable {
+		if err == nil || n == attempts || ctx.Err() != nil || !mayRecover(err) {
 			return added, err
 		}
 		d.app.Log.Warn("outcome unknown or not stored; retrying", "err", err)

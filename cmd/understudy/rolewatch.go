@@ -63,7 +63,7 @@ func (a *app) watchRole(ctx context.Context, c *client.Client, role string) erro
 		refused, _ := errors.AsType[*client.Error](err)
 		switch {
 		case waitAsTold(following, err):
-		case refused != nil && refused.Status < 500: // asking again is in vain
+		case refused != nil && (refused.Status < 500 || refused.Code == "store_damaged"): // asking again is in vain
 			return err
 		case err != nil && !blind && following.Err() == nil:
 			blind = true

@@ -192,7 +192,7 @@ func (a *app) printPrimaryChanges(ctx context.Context, c *client.Client, name st
 			at, err = s.primary()
 		case errors.Is(err, shard.ErrNotFound):
 			err = fmt.Errorf("%w: no agent has ever reported for shard %q", shard.ErrNoPrimary, name)
-		case exitCode(err) == exitUnreachable:
+		case mayRecover(err):
 			a.Log.Warn("the shard cannot be read; retrying", "err", err)
 		default:
 			return err

@@ -69,7 +69,7 @@ func waitForPlan(ctx context.Context, c *client.Client, name, id string, progres
 	defer tick.Stop()
 	for {
 		plan, ended, err := readPlan(ctx, c, name, id, progress)
-		if ended || err != nil && exitCode(err) != exitUnreachable {
+		if ended || err != nil && !mayRecover(err) {
 			return plan, err
 		}
 		select {

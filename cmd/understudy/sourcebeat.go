@@ -115,7 +115,7 @@ func (a *app) retry(ctx context.Context, try func(context.Context) error) error 
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		err := try(call)
 		cancel()
-		if err == nil || ctx.Err() != nil || exitCode(err) != exitUnreachable {
+		if err == nil || ctx.Err() != nil || !mayRecover(err) {
 			return err
 		}
 		a.Log.Warn("outcome unknown or not stored; retrying", "err", err)

@@ -77,7 +77,7 @@ func (a *app) watchStatus(ctx context.Context, c *client.Client) error {
 			}
 		case ctx.Err() != nil:
 			return nil
-		case exitCode(err) != exitUnreachable:
+		case !mayRecover(err):
 			return err
 		default:
 			fmt.Fprintf(a.stderr, "%s  %s\n", time.Now().Format("15:04:05"), termtext.Text(err.Error()))
