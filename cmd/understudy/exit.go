@@ -56,6 +56,8 @@ func exitCode(err error) int {
 		return child.Code
 	case errors.Is(err, lease.ErrLost), errors.Is(err, elect.ErrMoved):
 		return exitLost
+	case errors.Is(err, lease.ErrUnknown), errors.Is(err, lease.ErrUnavailable):
+		return exitUnreachable // of several errors, what is known of one does not hide that nobody answered about another
 	case errors.Is(err, usererr.Err), errors.Is(err, lease.ErrInvalid), errors.Is(err, lease.ErrUnsafeTiming), errors.Is(err, elect.ErrHolders), errors.Is(err, cache.ErrConfig):
 		return exitUsage
 	case errors.Is(err, elect.ErrVacant), errors.Is(err, lease.ErrNotFound), errors.Is(err, lease.ErrNotHeld),

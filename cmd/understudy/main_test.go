@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -8,11 +10,25 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/internal/testkit/realserver"
+	"github.com/understudy-ha/understudy/lease"
 )
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"understudy": main})
+}
+
+// TestExitCodeOfSeveral: what is known of one name does not hide that the outcome for another is not.
+func TestExitCodeOfSeveral(t *testing.T) {
+	for _, known := range []error{dispatch.ErrNoMessage, lease.ErrInvalid, dispatch.ErrState} {
+		for _, unknown := range []error{lease.ErrUnknown, lease.ErrUnavailable} {
+			err := errors.Join(fmt.Errorf("a: %w", known), fmt.Errorf("b: %w", unknown))
+			if got := exitCode(err); got != exitUnreachable {
+				t.Errorf("%v: exit code %d", err, got)
+			}
+		}
+	}
 }
 
 // TestScripts runs the command line as people type it: testdata/script/*.txt.
