@@ -32,17 +32,18 @@ finds what was written last.`,
 		Short:   "Print the state; exit 3 if there is none",
 		Example: "  understudy role state get report > checkpoint",
 		Args:    startingWith(elect.ValidateRole, "ROLE"),
-		RunE: a.stateRunE(&place, func(ctx context.Context, c *client.Client, role string) error {
-			state, err := c.RoleState(ctx, role, place)
-			if err != nil {
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := findPlace(c, args[0], &place); err != nil {
 				return err
 			}
-			if a.json() {
-				return a.printJSON(state)
-			}
-			_, err = a.stdout.Write(state.State)
-			return err
-		}),
+			return a.callAPI(c.Context(), func(ctx context.Context, c *client.Client) error {
+				state, err := c.RoleState(ctx, args[0], place)
+				if err != nil {
+					return err
+				}
+				return a.printState(state)
+			})
+		},
 	}
 	var term int64
 	put := &cobra.Command{
@@ -51,29 +52,43 @@ finds what was written last.`,
 		Example: `  understudy role state put report < checkpoint        # in a program of role run
   understudy role state put report --term 1767323045000 < checkpoint`,
 		Args: startingWith(elect.ValidateRole, "ROLE"),
-		RunE: a.stateRunE(&place, func(ctx context.Context, c *client.Client, role string) error {
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := findPlace(c, args[0], &place); err != nil {
+				return err
+			}
 			if term == 0 {
 				var err error
-				if term, err = ownTerm(role); err != nil {
+				if term, err = ownTerm(args[0]); err != nil {
 					return err
 				}
 			}
 			if term == 0 {
 				return usererr.Errorf("role state put: --term is missing; the program of role run has it in UNDERSTUDY_TERM")
 			}
-			data, err := io.ReadAll(io.LimitReader(os.Stdin, lease.MaxState+1))
+			// Before callAPI, which allows callTimeout for what it does: a program may write its checkpoint for longer.
+			data, err := io.ReadAll(io.LimitReader(c.InOrStdin(), lease.MaxState+1))
 			if err != nil {
 				return err
 			}
 			if err := lease.ValidateState(data); err != nil {
 				return err
 			}
-			return c.PutRoleState(ctx, role, place, apitype.LeaseState{Term: term, State: data})
-		}),
+			return a.callAPI(c.Context(), func(ctx context.Context, c *client.Client) error {
+				return c.PutRoleState(ctx, args[0], place, apitype.LeaseState{Term: term, State: data})
+			})
+		},
 	}
 	put.Flags().Int64Var(&term, "term", 0, "the present `TERM` (default in a program of role run: its own, UNDERSTUDY_TERM)")
 	c.AddCommand(get, put)
 	return c
+}
+
+func (a *app) printState(state apitype.LeaseState) error {
+	if a.json() {
+		return a.printJSON(state)
+	}
+	_, err := a.stdout.Write(state.State)
+	return err
 }
 
 // ownTerm is the term of a program that role run has started for this role; 0 for any other.
@@ -89,18 +104,16 @@ func ownTerm(role string) (int64, error) {
 	return term, nil
 }
 
-// stateRunE checks the place of the role before anything is asked.
-func (a *app) stateRunE(place *int, do func(context.Context, *client.Client, string) error) func(*cobra.Command, []string) error {
-	return func(c *cobra.Command, args []string) error {
-		if !c.Flags().Changed("place") {
-			*place = 1
-			if n, err := strconv.Atoi(os.Getenv("UNDERSTUDY_PLACE")); err == nil && os.Getenv("UNDERSTUDY_ROLE") == args[0] {
-				*place = n
-			}
+// findPlace completes and checks the place of the role.
+func findPlace(c *cobra.Command, role string, place *int) error {
+	if !c.Flags().Changed("place") {
+		*place = 1
+		if n, err := strconv.Atoi(os.Getenv("UNDERSTUDY_PLACE")); err == nil && os.Getenv("UNDERSTUDY_ROLE") == role {
+			*place = n
 		}
-		if *place < 1 || *place > elect.MaxHolders {
-			return usererr.Errorf("--place %d; 1 to %d are possible", *place, elect.MaxHolders)
-		}
-		return a.callAPI(c.Context(), func(ctx context.Context, c *client.Client) error { return do(ctx, c, args[0]) })
 	}
+	if *place < 1 || *place > elect.MaxHolders {
+		return usererr.Errorf("--place %d; 1 to %d are possible", *place, elect.MaxHolders)
+	}
+	return nil
 }
