@@ -329,3 +329,43 @@ func TestSlowStoreIsNamed(t *testing.T) {
 		t.Errorf("a read: %v", err)
 	}
 }
+
+// TestJobLogsFollow: the output of every attempt of a run is printed once, until the run has ended, whoever does not answer meanwhile.
+func TestJobLogsFollow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answers := []string{
+			`{"state":"running","attempt":1,"total_bytes":3,"output":"b25l"}`,        // one
+			`{"state":"queued","attempt":2,"total_bytes":7,"output":"b25lIHR3bw=="}`, // one two
+			"", // a failover of the store
+			`{"state":"running","attempt":2,"total_bytes":7,"output":"b25lIHR3bw=="}`, // nothing is written yet
+			`{"state":"running","attempt":2,"total_bytes":8,"output":"IGFnYWluMQ=="}`, //  again1
+			`{"state":"queued","attempt":3,"total_bytes":8,"output":"IGFnYWluMQ=="}`,  //
+			`{"state":"succeeded","attempt":3,"total_bytes":5,"output":"IGRvbmU="}`,   //  done
+		}
+		names := map[string]bool{}
+		c, err := client.New(client.Config{URL: "http://x", HTTP: httpClient(roundTrip(func(r *http.Request) (*http.Response, error) {
+			names[r.URL.Path] = true
+			out := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(answers[0]))}
+			if answers[0] == "" {
+				out.StatusCode, out.Body = http.StatusServiceUnavailable, io.NopCloser(strings.NewReader(`{"code":"store_unavailable","detail":"it is down"}`))
+			}
+			answers = answers[1:]
+			return out, nil
+		}))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out, said bytes.Buffer
+		a := &app{stdout: &out, stderr: &said, output: "table"}
+		a.Log = slog.New(slog.DiscardHandler)
+		if err := a.printLogs(t.Context(), c, "backup", client.LatestRun, true); err != nil || len(answers) > 0 {
+			t.Errorf("it ended with %v before %q", err, answers)
+		}
+		if got := out.String(); got != "one two again1 done" {
+			t.Errorf("printed %q", got)
+		}
+		if got := said.String(); strings.Count(got, "(run of ") != 3 || len(names) != 2 {
+			t.Errorf("said %q, and read %v", got, names)
+		}
+	})
+}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"strconv"
@@ -12,8 +11,6 @@ import (
 
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/api/client"
-	"github.com/understudy-ha/understudy/internal/backoff"
-	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/job"
 )
 
@@ -217,67 +214,6 @@ func (a *app) printRuns(runs []apitype.Run) error {
 		}
 		return row(when(r.Scheduled), r.State, r.Instance, late, took, r.Attempt, term, why)
 	})
-}
-
-func (a *app) jobLogsCommand() *cobra.Command {
-	var follow bool
-	c := &cobra.Command{
-		Use:   "logs NAME [RUN]",
-		Short: "Print the output of a run: the last 16 KiB of it",
-		Long:  `Print the last 16 KiB of what a run has written: of the latest one, or of that of a scheduled time, as "job runs -o json" shows it.`,
-		Example: `  understudy job logs backup
-  understudy job logs backup -f
-  understudy job logs backup 2026-12-24T02:30:00Z`,
-		Args: exactly("NAME", "[RUN]"),
-		RunE: func(c *cobra.Command, args []string) error {
-			run := client.LatestRun
-			if len(args) == 2 {
-				run = args[1]
-			}
-			return a.withAPI(c.Context(), func(ctx context.Context, c *client.Client) error {
-				return a.printLogs(ctx, c, args[0], run, follow)
-			})
-		},
-	}
-	c.Flags().BoolVarP(&follow, "follow", "f", false, "print what is written from now on, too, until the run ends")
-	return c
-}
-
-// followEvery is how often output is asked for; an instance stores it once a second.
-const followEvery = time.Second
-
-// printLogs prints what was written since it last asked, as far as it is kept.
-func (a *app) printLogs(ctx context.Context, c *client.Client, name, run string, follow bool) error {
-	for printed := int64(0); ; {
-		call, cancel := context.WithTimeout(ctx, callTimeout)
-		r, err := c.Run(call, name, run)
-		cancel()
-		if err != nil {
-			return err
-		}
-		run = client.RunName(r.Run) // a later one is another
-		if a.json() && !follow {
-			return a.printJSON(r)
-		}
-		written := min(r.TotalBytes-printed, int64(len(r.Output)))
-		if left := r.TotalBytes - printed - written; left > 0 {
-			fmt.Fprintf(a.stderr, "(%d bytes before are not kept)\n", left)
-		}
-		for line := range bytes.Lines(r.Output[int64(len(r.Output))-max(0, written):]) {
-			text, ended := bytes.CutSuffix(line, []byte("\n"))
-			fmt.Fprint(a.stdout, termtext.Text(string(text)))
-			if ended {
-				fmt.Fprintln(a.stdout)
-			}
-		}
-		printed = r.TotalBytes
-		if !follow || r.State != "running" {
-			return nil
-		}
-		if !backoff.Sleep(ctx, followEvery) {
-			return nil
-		}
-	}
 }
 
 func (a *app) jobActCommand(verb, short, did string, act func(*client.Client, context.Context, string, string) (apitype.Job, error)) *cobra.Command {
