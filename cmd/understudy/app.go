@@ -37,6 +37,7 @@ type app struct {
 	serverURL, tokenFile string
 	command              string // that was given, by its path
 	keeps                string // what the store of such a command must keep; see keeping
+	noDefault            error  // why there is no store where none is named
 }
 
 // prepare checks the global flags.
@@ -52,8 +53,8 @@ func (a *app) prepare() error {
 	}
 	if a.StoreURL == "" && !a.usesServer() {
 		url, err := open.DefaultURL()
-		if err != nil {
-			return usererr.Errorf("no --store is given and there is no state directory: %v", err)
+		if err != nil { // the command may need no store, or have one from a file
+			a.noDefault = usererr.Errorf("no --store is given and there is no state directory: %v", err)
 		}
 		a.StoreURL = url
 	}

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +12,38 @@ import (
 
 // secretMark is what no output may have.
 const secretMark = "s3cretm4rker"
+
+// TestWithoutStateDirectory: where there is no place for a store of one's own, only what needs such a store is refused.
+func TestWithoutStateDirectory(t *testing.T) {
+	for _, name := range []string{"HOME", "XDG_STATE_HOME", "UNDERSTUDY_STORE", "UNDERSTUDY_SERVER"} {
+		t.Setenv(name, "")
+	}
+	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer srv.Close()
+	file := filepath.Join(t.TempDir(), "understudy.yaml")
+	if err := os.WriteFile(file, []byte("store: redis://127.0.0.1:1/0\nlisten: 127.0.0.1:0\nqueues: [{queue: q, exec: {command: [cat]}}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]struct {
+		code int
+		text string
+	}{
+		"version":                            {exitOK, ""},
+		"completion bash":                    {exitOK, ""},
+		"config check " + file:               {exitOK, ""},
+		"config show " + file:                {exitOK, ""},
+		"doctor --ready --server " + srv.URL: {exitOK, ""},
+		"doctor -c " + file:                  {exitUnreachable, "redis"},
+		"serve -c " + file:                   {exitUsage, "the store redis://127.0.0.1:1/0 keeps no queues"},
+		"role list":                          {exitUsage, "no --store is given and there is no state directory"},
+		"store path":                         {exitUsage, "no --store is given and there is no state directory"},
+	} {
+		var out, err bytes.Buffer
+		if code := run(t.Context(), strings.Fields(args), &out, &err); code != want.code || !strings.Contains(err.String(), want.text) {
+			t.Errorf("%s: exit code %d: %s", args, code, err.String())
+		}
+	}
+}
 
 // No command and no error prints a secret of a file, right or wrong.
 func TestSecretsAreNeverPrinted(t *testing.T) {

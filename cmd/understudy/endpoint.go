@@ -33,6 +33,9 @@ func (a *app) resolveEndpoint() error {
 // needStore refuses a command that a server cannot do when there is no store, and one about queues, or what else its noun keeps, on
 // a store that never keeps any, by its URL: before anything connects to a store that may be down.
 func (a *app) needStore() error {
+	if a.StoreURL == "" && a.noDefault != nil {
+		return a.noDefault
+	}
 	if a.StoreURL == "" {
 		return usererr.Errorf("%s works on the store itself: give --store", a.command)
 	}
