@@ -13,7 +13,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/dispatch"
@@ -99,6 +102,66 @@ func TestQueueRemovedMeanwhile(t *testing.T) {
 	}
 	if _, err := findMessage(t.Context(), c, "gone", "one"); !errors.Is(err, dispatch.ErrNoQueue) {
 		t.Errorf("in a queue that was named: %v", err)
+	}
+}
+
+// stalled is an input that has something, and then nothing for ever; it calls waits when it has come to that.
+type stalled struct {
+	io.Reader
+	waits func()
+}
+
+func (s stalled) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p)
+	if err == nil {
+		return n, nil
+	}
+	s.waits()
+	select {}
+}
+
+// TestSignalEndsInput: a signal ends a command that waits for its input, and the lines that are whole are stored.
+func TestSignalEndsInput(t *testing.T) {
+	var posted atomic.Value
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		posted.Store(string(body))
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"messages":[{"id":"one","added":true}]}`)
+	}))
+	defer srv.Close()
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	errStop := errors.New("told to stop")
+	for _, args := range []string{"queue add orders --key k", "queue add orders --key k " + fifo, "queue add orders --ndjson -", "role state put r --term 1", "monitor config check -"} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		in := stalled{strings.NewReader(`{"key":"k","id":"one"}` + "\n" + `{"key":"k","id":"tw`), func() { cancel(errStop) }}
+		if strings.HasSuffix(args, fifo) {
+			cancel(errStop)
+		}
+		posted.Store("")
+		ended := make(chan error, 1)
+		go func() {
+			a := &app{stdout: io.Discard, stderr: io.Discard}
+			root := a.root()
+			root.SetIn(in)
+			root.SetArgs(append(strings.Fields(args), "--server", srv.URL))
+			ended <- root.ExecuteContext(ctx)
+		}()
+		select {
+		case err := <-ended:
+			body, _ := posted.Load().(string)
+			if ndjson := strings.Contains(args, "ndjson"); !errors.Is(err, errStop) || strings.Contains(body, `"one"`) != ndjson || !ndjson && body != "" {
+				t.Errorf("%s: %v, with %s sent", args, err, body)
+			} else if ndjson && !strings.HasSuffix(err.Error(), "; before that, 1 stored, 0 were there already") {
+				t.Errorf("%s: %v", args, err)
+			}
+		case <-time.After(patience):
+			t.Errorf("%s: it waits for its input", args)
+		}
+		cancel(nil)
 	}
 }
 

@@ -57,7 +57,10 @@ printed with their lines. ` + documentForms,
 
 // readDocument reads a configuration, and warns of keys that have an old name.
 func (a *app) readDocument(c *cobra.Command, path, properties string) (settings.Document, error) {
-	doc, err := settings.ReadDocument(path, properties, c.InOrStdin())
+	doc, err := settings.ReadDocument(path, properties, standardInput(c))
+	if err != nil && c.Context().Err() != nil {
+		err = context.Cause(c.Context()) // nothing is wrong with what there was
+	}
 	for _, w := range doc.Outdated {
 		fmt.Fprintf(a.stderr, "warning: %s: %s\n", termtext.Text(path), termtext.Text(w))
 	}

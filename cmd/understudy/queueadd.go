@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -112,18 +111,6 @@ func (f queueAddFlags) check(queue string) error {
 	return nil
 }
 
-// input is the file that is named, or standard input.
-func input(c *cobra.Command, args []string) (io.ReadCloser, error) {
-	if len(args) == 0 || args[0] == "-" {
-		return io.NopCloser(c.InOrStdin()), nil
-	}
-	f, err := os.Open(args[0])
-	if err != nil {
-		return nil, usererr.Errorf("%v", err)
-	}
-	return f, nil
-}
-
 func (a *app) addMessages(ctx context.Context, c *client.Client, queue string, in io.Reader, f queueAddFlags) error {
 	if f.create {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
@@ -179,6 +166,9 @@ func (d *adder) lines(ctx context.Context, in io.Reader) error {
 	scan := bufio.NewScanner(in)
 	scan.Buffer(nil, maxLine)
 	for line := 1; scan.Scan(); line++ {
+		if scan.Err() != nil {
+			break // what it has is a part of a line
+		}
 		text := bytes.TrimSpace(scan.Bytes())
 		if len(text) == 0 {
 			continue
@@ -308,8 +298,10 @@ func (d *adder) enqueue(ctx context.Context, group []dispatch.Message) ([]bool, 
 }
 
 // endAt stores what was right before it, unless the store was the trouble, and
-// says how far it came.
+// says how far it came. A signal that ends the input does not end this.
 func (d *adder) endAt(ctx context.Context, wrong error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), payloadTimeout)
+	defer cancel()
 	if err := d.store(ctx); err != nil {
 		wrong = errors.Join(wrong, err)
 	}

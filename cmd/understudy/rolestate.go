@@ -66,7 +66,7 @@ finds what was written last.`,
 				return usererr.Errorf("role state put: --term is missing; the program of role run has it in UNDERSTUDY_TERM")
 			}
 			// Before callAPI, which allows callTimeout for what it does: a program may write its checkpoint for longer.
-			data, err := io.ReadAll(io.LimitReader(c.InOrStdin(), lease.MaxState+1))
+			data, err := io.ReadAll(io.LimitReader(standardInput(c), lease.MaxState+1))
 			if err != nil {
 				return err
 			}
