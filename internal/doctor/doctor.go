@@ -75,6 +75,15 @@ func checkParts(ctx context.Context, st store.Store, t lease.Timing) (found []Fi
 	if q, ok := st.(store.Queues); ok {
 		check("queues", func(ctx context.Context) ([]Finding, error) { return checkQueues(ctx, q.QueueAdmin()) })
 	}
+	if j, ok := st.(store.Jobs); ok {
+		check("jobs", func(ctx context.Context) ([]Finding, error) {
+			sinks, err := hasSinks(ctx, st)
+			if err != nil {
+				return nil, err
+			}
+			return checkJobs(ctx, j.Jobs(), sinks)
+		})
+	}
 	if m, ok := st.(store.Monitors); ok {
 		check("monitor", func(ctx context.Context) ([]Finding, error) { return checkMonitor(ctx, m.Monitor()) })
 	}

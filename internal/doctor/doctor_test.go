@@ -16,6 +16,7 @@ import (
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/elect"
+	"github.com/understudy-ha/understudy/job"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
 	"github.com/understudy-ha/understudy/store"
@@ -187,6 +188,66 @@ func TestDoctorJudgesQueues(t *testing.T) {
 		if verdict, says := worst(found); verdict != c.want || !strings.Contains(says, c.says) {
 			t.Errorf("%s: %s %q, want %s %q", name, verdict, says, c.want, c.says)
 		}
+	}
+}
+
+// listed is a job.Store of which only the jobs are asked.
+type listed struct {
+	job.Store
+	jobs []job.Job
+	now  time.Time
+}
+
+func (l listed) List(_ context.Context, q job.Query) (out []job.Job, now time.Time, err error) {
+	for _, j := range l.jobs {
+		if j.Name > q.After && len(out) < q.Limit {
+			out = append(out, j)
+		}
+	}
+	return out, l.now, nil
+}
+
+func TestDoctorJudgesJobs(t *testing.T) {
+	now := time.Now()
+	failed := job.Alarm{ID: "a", Reason: job.Failed, Why: "exit code 3", Scheduled: now, Raised: now}
+	sent := failed
+	sent.Sent = true
+	for name, c := range map[string]struct {
+		job      job.Job
+		hasSinks bool
+		want     []string // verdict and text of each finding
+	}{
+		"on time":              {job.Job{Next: now.Add(time.Hour)}, false, []string{"ok 1001 jobs, of which 0 run now"}},
+		"overdue":              {job.Job{Next: now.Add(-time.Hour)}, false, []string{"ok", "bad backup is overdue for 1h"}},
+		"overdue, paused":      {job.Job{Next: now.Add(-time.Hour), PausedBy: "ann"}, false, []string{"ok"}},
+		"failed, nobody told":  {job.Job{Alarm: failed}, false, []string{"ok", "warn backup: the run of ", "warn backup: its alarm is sent to no one"}},
+		"failed, on its way":   {job.Job{Alarm: failed}, true, []string{"ok", "warn backup: the run of "}},
+		"failed, told":         {job.Job{Alarm: sent}, false, []string{"ok", "warn backup: the run of "}},
+		"failed, a webhook":    {job.Job{Alarm: failed, Definition: job.Definition{AlarmURL: "http://x"}}, false, []string{"ok", "warn backup: the run of "}},
+		"overdue, nobody told": {job.Job{Next: now.Add(-time.Hour), Alarm: failed}, false, []string{"ok", "bad backup is overdue", "warn backup: its alarm is sent to no one"}},
+	} {
+		c.job.Name = "backup"
+		all := listed{now: now}
+		for i := range jobPage {
+			all.jobs = append(all.jobs, job.Job{Name: fmt.Sprintf("a%d", 10000+i)}) // it is on the second page
+		}
+		all.jobs = append(all.jobs, c.job)
+		found, err := checkJobs(t.Context(), all, c.hasSinks)
+		wantAdvice(t, found)
+		right := err == nil && len(found) == len(c.want)
+		for i, f := range found {
+			right = right && strings.HasPrefix(f.Verdict+" "+f.Says, c.want[i])
+		}
+		if !right {
+			t.Errorf("%s: %+v, %v; want %q", name, found, err, c.want)
+		}
+	}
+	st := memory.New(nil)
+	if _, err := st.Jobs().Change(t.Context(), "backup", job.Define("backup", job.Definition{Schedule: "@daily"})); err != nil {
+		t.Fatal(err)
+	}
+	if found := checkParts(t.Context(), st, lease.Timing{}); !slices.ContainsFunc(found, func(f Finding) bool { return f.Check == "jobs" && f.Verdict == "ok" }) {
+		t.Errorf("a store with a job: %+v", found)
 	}
 }
 
