@@ -232,7 +232,10 @@ its key is waited for: an operator may retry or skip it.`,
 func (a *app) waitAll(ctx context.Context, queue string, ids []string) error {
 	opened := false
 	open := func(ctx context.Context) (store.Store, error) {
-		st, err := a.openPatiently(ctx, true)
+		if err := a.needStore(); err != nil {
+			return nil, err
+		}
+		st, err := a.AwaitExisting(ctx)
 		opened = err == nil
 		return st, err
 	}

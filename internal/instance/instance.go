@@ -42,8 +42,17 @@ func (h *Host) open(ctx context.Context, mustExist bool) (store.Store, error) {
 
 // OpenPatiently opens the store, and if it cannot be reached yet continues trying if patient.
 func (h *Host) OpenPatiently(ctx context.Context, patient bool) (store.Store, error) {
+	return h.openPatiently(ctx, patient, h.Open)
+}
+
+// AwaitExisting opens the store as soon as it can be reached. A file that is missing is waited for, and not made.
+func (h *Host) AwaitExisting(ctx context.Context) (store.Store, error) {
+	return h.openPatiently(ctx, true, h.OpenExisting)
+}
+
+func (h *Host) openPatiently(ctx context.Context, patient bool, open func(context.Context) (store.Store, error)) (store.Store, error) {
 	for retry := (backoff.Backoff{First: 100 * time.Millisecond, Most: 5 * time.Second}); ; {
-		st, err := h.Open(ctx)
+		st, err := open(ctx)
 		if err != nil && ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
