@@ -92,6 +92,7 @@ func (t Term) WriteState(ctx context.Context, data []byte) error { return t.held
 
 // Work is what a primary does. It returns soon after ctx is cancelled; the
 // cause tells why: lease.ErrLost, lease.ErrResign, [ErrMoved], or the caller's.
+// A panic counts as its return: the role is released, and the panic goes on.
 type Work func(ctx context.Context, term Term) error
 
 // Campaign waits for the role, runs the work once as its primary, and releases the
@@ -223,12 +224,27 @@ func (c *campaign) runWork(ctx context.Context, held *lease.HeldLease, work Work
 	go func() { watched <- c.watchLease(workCtx, held, cancel) }()
 	overrun := c.watchOverrun(workCtx, held.Active, log)
 
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		// It panicked, or called runtime.Goexit. Whoever recovers that goes on, and so would the keeper: it would
+		// hold the role for nobody. The panic goes on after the release.
+		cancel(nil)
+		overrun()
+		successor := <-watched
+		log.Error("the work panicked; releasing the role")
+		workReturned()
+		releaseHeld(ctx, log, held, successor, "work panicked")
+	}()
 	var err error
 	// Trust may have run out while the acquisition's answer was on its way.
 	if workCtx.Err() == nil {
 		log.Info("primary", "lease", held.ID.String())
 		err = work(workCtx, Term{Role: c.Role, Instance: c.Keeper.Instance(), Number: held.Term, Lease: held.ID, Session: held.Active, held: held})
 	}
+	returned = true
 	stopped := workCtx.Err() != nil
 	cause := context.Cause(workCtx)
 
@@ -244,7 +260,7 @@ func (c *campaign) runWork(ctx context.Context, held *lease.HeldLease, work Work
 		log.Info("releasing the role", "reason", reason)
 	}
 	workReturned()
-	releaseErr := held.Release(ctx, successor, reason)
+	releaseHeld(ctx, log, held, successor, reason)
 	if stopped {
 		switch {
 		case err == nil || errors.Is(err, context.Canceled):
@@ -253,10 +269,13 @@ func (c *campaign) runWork(ctx context.Context, held *lease.HeldLease, work Work
 			err = fmt.Errorf("%w (%w)", err, cause)
 		}
 	}
-	if releaseErr != nil {
-		log.Warn("the role could not be released; it is free when this session ends", "err", releaseErr)
-	}
 	return err
+}
+
+func releaseHeld(ctx context.Context, log *slog.Logger, held *lease.HeldLease, successor, reason string) {
+	if err := held.Release(ctx, successor, reason); err != nil {
+		log.Warn("the role could not be released; it is free when this session ends", "err", err)
+	}
 }
 
 // reasonFor is what the history says about the end of a term.

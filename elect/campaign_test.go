@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -161,6 +162,49 @@ func TestWorkEndsByItself(t *testing.T) {
 				mustResolve(t, store, "r", "")
 				if got := lastReason(t, store); got != c.reason {
 					t.Errorf("the history says %q", got)
+				}
+			})
+		})
+	}
+}
+
+// Work that panics, or leaves its goroutine, under a caller that goes on has ended: the role is free, also for its process.
+func TestWorkThatDoesNotReturn(t *testing.T) {
+	for name, leave := range map[string]func(){"panic": func() { panic("no") }, "Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := memory.New(nil)
+				a := start(t, store, "a")
+				cfg := elect.Config{Keeper: a.Keeper, Role: "r"}
+				ended := make(chan any, 1)
+				var told context.Context
+				go func() {
+					defer func() { ended <- recover() }()
+					_ = elect.Campaign(t.Context(), cfg, func(ctx context.Context, _ elect.Term) error {
+						told = ctx
+						leave()
+						return nil
+					})
+				}()
+				if got := <-ended; (got == "no") != (name == "panic") {
+					t.Errorf("the caller recovers %v", got)
+				}
+				if told.Err() == nil {
+					t.Error("the context of the work has not ended")
+				}
+				mustResolve(t, store, "r", "")
+				if got := lastReason(t, store); got != "work panicked" {
+					t.Errorf("the history says %q", got)
+				}
+				again := a.run(t, elect.Campaign, cfg, func(context.Context, elect.Term) error { return nil })
+				until(t, time.Second, "it holds the role again", again.ended)
+				if err := again.result(); err != nil {
+					t.Errorf("the second campaign returned %v", err)
+				}
+				began := time.Now()
+				a.stop()
+				if took := time.Since(began); took > timing.Interval {
+					t.Errorf("the keeper stopped after %v", took)
 				}
 			})
 		})

@@ -76,6 +76,8 @@ func (e *execution) work(ctx context.Context, term elect.Term) error {
 			e.stop(ErrDeadline)
 		}
 	})
+	// What the release stores if the work panics: a run that has started is not given back.
+	e.through.finish = Finish(run.Scheduled, run.Term, Result{State: Failed, Why: "the work panicked"})
 	err = e.offer.Work(ctx, *e.task)
 	stopped := ctx.Err() != nil
 	endAside()

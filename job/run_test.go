@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -357,6 +358,20 @@ func TestFailedRun(t *testing.T) {
 		s.want(job.Failed)
 		if last := s.job().Last; last.ExitCode != 3 || last.Why != "backup: exit code 3" {
 			t.Errorf("last: %+v", last)
+		}
+	})
+}
+
+// A run whose work panicked has started: it is not given back to be run again, on every instance in turn.
+func TestRunThatDoesNotReturn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, func(context.Context, job.Task) error { runtime.Goexit(); return nil })
+		s.node("a", every("1h"))
+		s.node("b", every("1h"))
+		time.Sleep(time.Hour + time.Minute)
+		s.want(job.Failed)
+		if n := len(s.started()); n != 1 {
+			t.Errorf("it was started %d times", n)
 		}
 	})
 }
