@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 )
 
@@ -45,9 +47,10 @@ type AcquireRequest struct {
 }
 
 // Acquire waits until this instance holds one of the leases; [Keeper.Run] must be
-// running. A process can wait for the same first lease only once at a time: a
-// second call is [ErrInvalid]. Acquire returns the cause of ctx when that ends
-// first. Call [HeldLease.Release] when the work has stopped.
+// running. A process can wait for a lease only once at a time, and not while it
+// holds one that it waited for together with that: a second call is [ErrInvalid].
+// Acquire returns the cause of ctx when that ends first. Call [HeldLease.Release]
+// when the work has stopped.
 func (k *Keeper) Acquire(ctx context.Context, want AcquireRequest) (*HeldLease, error) {
 	if len(want.Leases) == 0 {
 		return nil, fmt.Errorf("%w: no lease named", ErrInvalid)
@@ -57,7 +60,7 @@ func (k *Keeper) Acquire(ctx context.Context, want AcquireRequest) (*HeldLease, 
 			return nil, err
 		}
 	}
-	leave, err := k.startContending(want.Leases[0])
+	leave, err := k.startContending(slices.Clone(want.Leases))
 	if err != nil {
 		return nil, err
 	}
@@ -216,17 +219,25 @@ func (k *Keeper) isFirstUse(l Lease) bool {
 }
 
 // startContending keeps one process from contending twice for the same lease under one
-// session: the store could not tell the two apart.
-func (k *Keeper) startContending(id ID) (leave func(), err error) {
+// session: the store could not tell the two apart, and the second would take what the
+// first holds for a lease whose release was lost, and release it. leave may be called
+// more than once: by then another may contend.
+func (k *Keeper) startContending(ids []ID) (leave func(), err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.contending[id] {
-		return nil, fmt.Errorf("%w: this instance already contends for %s", ErrInvalid, id)
+	for _, id := range ids {
+		if k.contending[id] {
+			return nil, fmt.Errorf("%w: this instance already contends for %s", ErrInvalid, id)
+		}
 	}
-	k.contending[id] = true
-	return func() {
+	for _, id := range ids {
+		k.contending[id] = true
+	}
+	return sync.OnceFunc(func() {
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		delete(k.contending, id)
-	}, nil
+		for _, id := range ids {
+			delete(k.contending, id)
+		}
+	}), nil
 }

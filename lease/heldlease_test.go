@@ -37,6 +37,46 @@ func TestAcquireRefuses(t *testing.T) {
 	})
 }
 
+// A lease under which this process works is not given away by another call that waits for it.
+func TestAcquireWhatThisProcessHolds(t *testing.T) {
+	second := lease.ID{Space: "role", Key: "r#2"}
+	refused := func(t *testing.T, store *spy, k *running, h *lease.HeldLease, want ...lease.ID) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := k.Acquire(ctx, lease.AcquireRequest{Leases: want}); !errors.Is(err, lease.ErrInvalid) {
+			t.Errorf("acquiring %v while %s is held here: %v, want ErrInvalid", want, h.ID, err)
+		}
+		if l, err := store.Store.Get(t.Context(), h.ID); err != nil || l.Session != h.Session || l.Term != h.Term {
+			t.Errorf("what was held is %+v, %v", l, err)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		store := newSpy()
+		a, b := keep(t, store, "a"), keep(t, store, "b")
+		b.acquire(t, time.Second)
+		h := a.acquire(t, time.Second, role, second)
+		if h.ID != second {
+			t.Fatalf("held: %s", h.ID)
+		}
+		refused(t, store, a, h, second)
+		refused(t, store, a, h, lease.ID{Space: "role", Key: "other"}, second)
+		a.acquire(t, time.Second, lease.ID{Space: "role", Key: "other"}) // the refused call has left it
+
+		// A release that is called again is of its own term.
+		first := h
+		for range 2 {
+			if err := first.Release(t.Context(), "", "test"); err != nil {
+				t.Fatal(err)
+			}
+			if h == first {
+				h = a.acquire(t, time.Second, second)
+			}
+		}
+		refused(t, store, a, h, second)
+	})
+}
+
 func TestAcquireEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newSpy()
