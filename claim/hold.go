@@ -67,7 +67,8 @@ func validateHolder(k *lease.Keeper, t KeyTable, w Windows, most int) error {
 // Hold calls changed from its own goroutine whenever what it holds has
 // changed, with all of it in the order of the keys: before it releases keys, after it
 // claimed some, and with none when the session or ctx has ended. It returns nil when
-// everything was released. The keeper must run until Hold has returned.
+// everything was released. The keeper must run until Hold has returned: if it cannot
+// continue, Hold returns its error.
 func Hold(ctx context.Context, cfg HoldConfig, changed func(session string, held []Claim)) error {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -76,6 +77,9 @@ func Hold(ctx context.Context, cfg HoldConfig, changed func(session string, held
 	h := &keyHolder{holder: newHolder(cfg.Keeper, cfg.Table, cfg.Space, cfg.MaxKeys, cfg.Logger), keeper: cfg.Keeper, changed: changed}
 	for ctx.Err() == nil {
 		live, err := cfg.Keeper.Session(ctx)
+		if err != nil && ctx.Err() == nil {
+			return fmt.Errorf("claims of %q: %w", cfg.Space, err)
+		}
 		if err != nil {
 			break
 		}

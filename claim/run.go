@@ -76,7 +76,8 @@ func (c Config) validate() error {
 
 // Run claims this instance's fair share of a space's keys and runs a step of work on
 // each whenever it is ready, until ctx ends. Then it releases its keys and returns
-// nil once every step has returned. The keeper must run until Run has returned.
+// nil once every step has returned. The keeper must run until Run has returned: if it
+// cannot continue, Run returns its error.
 func Run(ctx context.Context, cfg Config, work StepFunc) error {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -86,6 +87,9 @@ func Run(ctx context.Context, cfg Config, work StepFunc) error {
 	w.holder = newHolder(cfg.Keeper, cfg.Table, cfg.Space, cfg.MaxKeys, cfg.Logger)
 	for ctx.Err() == nil {
 		live, err := cfg.Keeper.Session(ctx)
+		if err != nil && ctx.Err() == nil {
+			return fmt.Errorf("claims of %q: %w", cfg.Space, err)
+		}
 		if err != nil {
 			break
 		}

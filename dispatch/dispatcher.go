@@ -81,8 +81,20 @@ var errStopped = errors.New("this instance stopped before the target answered")
 // submission in flight at once, waits up to StopGrace for the others, releases the
 // rest as unknown, and returns nil when everything that it started has stopped. While the
 // store does not answer it gives up five seconds after StopGrace: its keys are free when the
-// session lapses. The keeper must run until Run has returned.
+// session lapses. The keeper must run until Run has returned: if it cannot continue,
+// Run returns its error.
 func (d *Dispatcher) Run(ctx context.Context) error {
+	running, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	d.deliver(running, fail)
+	if ctx.Err() == nil {
+		return context.Cause(running)
+	}
+	return nil
+}
+
+// deliver delivers until ctx ends; fail ends it when there can be no session any more.
+func (d *Dispatcher) deliver(ctx context.Context, fail func(error)) {
 	var started sync.WaitGroup
 	work, cancelWork := context.WithCancelCause(context.WithoutCancel(ctx))
 	polls, cancelPolls := context.WithCancel(work)
@@ -101,7 +113,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	if d.cfg.Admin != nil {
 		started.Go(func() { d.watchBlocked(ctx) })
 	}
-	started.Go(func() { d.followSessions(ctx) })
+	started.Go(func() { d.followSessions(ctx, fail) })
 	woken := d.cfg.Keeper.Notifier().Subscribe(claim.WakeID(Space(d.cfg.Name)))
 	defer woken.Close()
 
@@ -142,12 +154,11 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 			stopTimer()
 			d.log.Warn("stopped without releasing all keys: the store does not answer; they are free when the session lapses")
 			d.publishStats()
-			return nil
+			return
 		}
 		stopTimer()
 	}
 	d.publishStats()
-	return nil
 }
 
 // publishEvery is how stale Stats may be.
@@ -170,11 +181,12 @@ func (d *Dispatcher) handleEvents(f func(time.Duration)) {
 	}
 }
 
-// followSessions gives the machine each new session, and its end.
-func (d *Dispatcher) followSessions(ctx context.Context) {
+// followSessions gives the machine each new session, and its end, until ctx ends or the keeper fails.
+func (d *Dispatcher) followSessions(ctx context.Context, fail func(error)) {
 	for {
 		session, err := d.cfg.Keeper.Session(ctx)
 		if err != nil {
+			fail(err)
 			return
 		}
 		if !d.sendEvent(ctx, func(time.Duration) {

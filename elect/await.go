@@ -10,7 +10,7 @@ import (
 // awaitCondition evaluates a condition against the store whenever one of the leases may
 // have changed, and at least once per the given time, until it is true. A store that
 // does not answer is asked again after an interval. It returns the cause of ctx when
-// that ends first.
+// that ends first, and the error of a keeper that cannot continue.
 func awaitCondition(ctx context.Context, k *lease.Keeper, ids []lease.ID, every time.Duration, question func(context.Context) (bool, error)) error {
 	sub := k.Notifier().SubscribeIfFew(ids...)
 	defer sub.Close()
@@ -21,6 +21,9 @@ func awaitCondition(ctx context.Context, k *lease.Keeper, ids []lease.ID, every 
 		cancel()
 		if err == nil && yes {
 			return nil
+		}
+		if stopped := k.Err(); stopped != nil {
+			return stopped
 		}
 		wait := every
 		if err != nil {

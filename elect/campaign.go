@@ -118,7 +118,7 @@ func RunWork(ctx context.Context, cfg Config, held *lease.HeldLease, work Work) 
 }
 
 // Run campaigns again whenever the role was lost, resigned or had to move, until the
-// work returns by itself or ctx ends. After resigning, it lets others go first.
+// work returns by itself, ctx ends, or the keeper cannot continue. After resigning, it lets others go first.
 func Run(ctx context.Context, cfg Config, work Work) error {
 	for {
 		err := Campaign(ctx, cfg, work)

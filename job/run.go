@@ -167,6 +167,9 @@ func (r *runner) poll(ctx context.Context) error {
 			r.log.Warn("what is due cannot be read; trying again", "err", err) // once per outage
 		}
 		failing = err != nil
+		if err := r.Keeper.Err(); err != nil && ctx.Err() == nil {
+			return err
+		}
 		lease.Sleep(ctx, r.Keeper.Clock(), interval)
 	}
 	return context.Cause(ctx)

@@ -23,6 +23,7 @@
 //
 //	timing.go          which intervals and timeouts are safe; how long to trust
 //	keeper.go          start, renew and end the session: one request per interval
+//	keeperstats.go     what a keeper counts, and whether the store answers it
 //	activesession.go   may this process still believe in its session?
 //	heldlease.go       acquire a lease under the kept session, and release it
 //	contender.go       when to read the lease, when to try to acquire it

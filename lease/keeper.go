@@ -47,22 +47,11 @@ type Keeper struct {
 	arrived    chan struct{}  // closed when session is set
 	contending map[ID]bool    // leases that this process already contends for
 	usedTerms  map[ID]int64   // the newest term of each lease that it has held
+	stopped    error          // with which Run returned early; nil: it did not
 	stats      KeeperStats
 	failure    error         // why the store did not accept the last request; nil: it did
 	acceptedAt time.Duration // when it last accepted one; before the first, when the keeper was made
 }
-
-// KeeperStats counts what a [Keeper] did since it was made.
-type KeeperStats struct {
-	Sessions int64         // started
-	Renewals int64         // accepted
-	Failures int64         // renewals without an answer
-	Lost     int64         // sessions that lapsed
-	Latency  time.Duration // of the last accepted renewal
-}
-
-// StoreAnswers is the message with which a part of a process logs, at INFO, that the store answers it again.
-const StoreAnswers = "store answers again"
 
 // NewKeeper checks the configuration. Errors wrap [ErrInvalid] or
 // [ErrUnsafeTiming].
@@ -108,46 +97,22 @@ func (k *Keeper) Roster() Roster { return k.cfg.Roster }
 // Notifier wakes those who wait for changes in the store.
 func (k *Keeper) Notifier() *Notifier { return k.notifier }
 
-// Stats returns the counts so far.
-func (k *Keeper) Stats() KeeperStats {
+// Err is the error with which Run returned early; nil: it did not.
+func (k *Keeper) Err() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.stats
+	return k.stopped
 }
 
-// Failing is for how long the store has accepted no request, and why not the last one; 0 and nil if it did.
-func (k *Keeper) Failing() (since time.Duration, failure error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.failure == nil {
-		return 0, nil
-	}
-	return k.cfg.Clock.Now() - k.acceptedAt, k.failure
-}
-
-// record keeps whether the store accepted a request, and counts.
-func (k *Keeper) record(failure error, count func(*KeeperStats)) {
-	k.mu.Lock()
-	recovered := k.failure != nil && failure == nil
-	k.failure = failure
-	if failure == nil {
-		k.acceptedAt = k.cfg.Clock.Now()
-	}
-	count(&k.stats)
-	k.mu.Unlock()
-	if recovered {
-		k.log.Info(StoreAnswers)
-	}
-}
-
-// Session returns the present session, or waits for one until ctx ends.
+// Session returns the present session, or waits for one until ctx ends or [Keeper.Run] returns early: then it
+// returns the error of that.
 func (k *Keeper) Session(ctx context.Context) (*ActiveSession, error) {
 	for {
 		k.mu.Lock()
-		live, arrived := k.session, k.arrived
+		live, arrived, stopped := k.session, k.arrived, k.stopped
 		k.mu.Unlock()
-		if live != nil {
-			return live, nil
+		if live != nil || stopped != nil {
+			return live, stopped
 		}
 		select {
 		case <-ctx.Done():
@@ -161,16 +126,18 @@ func (k *Keeper) Session(ctx context.Context) (*ActiveSession, error) {
 // long as the session can be renewed meanwhile, ends the session, which releases
 // every lease that it holds, and returns nil once everything that it started has
 // stopped. It returns early only for an error that no retry can fix: input that
-// the store refuses ([ErrInvalid]), or two hosts on a single-host store
-// ([ErrTwoHosts]).
+// the store refuses ([ErrInvalid]), a damaged store ([ErrDamaged]), or two hosts
+// on a single-host store ([ErrTwoHosts]). Whoever waits for a session or a lease gets that error, too.
 func (k *Keeper) Run(ctx context.Context) error {
 	defer k.notifier.Start(context.WithoutCancel(ctx))()
 	var ending sync.WaitGroup
 	defer ending.Wait()
+	k.setStopped(nil) // if it runs again
 
 	for ctx.Err() == nil {
 		live, changes, err := k.startSession(ctx)
 		if err != nil {
+			k.setStopped(err)
 			return err
 		}
 		if live == nil {
@@ -179,6 +146,9 @@ func (k *Keeper) Run(ctx context.Context) error {
 		err = k.renewUntilEnd(ctx, live, changes)
 		k.setSession(nil)
 		live.end()
+		if err != nil {
+			k.setStopped(err) // now: Run may have to wait for work under an earlier session
+		}
 		if err != nil || ctx.Err() != nil {
 			return err // stopped: the session has been ended
 		}
@@ -354,6 +324,18 @@ func (k *Keeper) setSession(live *ActiveSession) {
 		k.arrived = make(chan struct{})
 	}
 	k.session = live
+}
+
+// setStopped keeps the error with which Run returns early, and returns it to those who wait for a session; nil: Run starts.
+func (k *Keeper) setStopped(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.stopped = err
+	if err != nil {
+		k.failure = err
+		close(k.arrived) // open: there is no session
+		k.arrived = make(chan struct{})
+	}
 }
 
 // renewSession renews the session once, if the health check passes, and returns when

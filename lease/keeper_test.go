@@ -373,6 +373,23 @@ func TestErrorsThatEndRun(t *testing.T) {
 					store := newSpy()
 					store.fail(fmt.Errorf("no: %w", fatal), call)
 					k := keep(t, store, "a")
+					waiting := make(chan error, 2)
+					go func() {
+						if call == "renew" {
+							<-k.session(t).Done()
+						}
+						go func() { _, err := k.Session(context.Background()); waiting <- err }()
+						_, err := k.Acquire(context.Background(), wantRole)
+						waiting <- err
+					}()
+					for range 2 {
+						if err := <-waiting; !errors.Is(err, fatal) {
+							t.Errorf("who waited for a session got %v", err)
+						}
+					}
+					if _, failure := k.Failing(); !errors.Is(failure, fatal) || !errors.Is(k.Err(), fatal) {
+						t.Errorf("failing: %v; Err: %v", failure, k.Err())
+					}
 					time.Sleep(time.Minute)
 					synctest.Wait()
 					select {
@@ -383,6 +400,16 @@ func TestErrorsThatEndRun(t *testing.T) {
 						}
 					default:
 						t.Error("Run goes on")
+					}
+					store.intercept(nil)
+					again, cancel := context.WithCancel(t.Context())
+					ran := make(chan error, 1)
+					go func() { ran <- k.Run(again) }()
+					synctest.Wait()
+					k.session(t) // one that runs again is as new
+					cancel()
+					if err := <-ran; err != nil || k.Err() != nil {
+						t.Errorf("run again: %v, %v", err, k.Err())
 					}
 				})
 			})
