@@ -19,10 +19,10 @@ type NextStep struct {
 	Idle bool          // not before it is offered again
 }
 
-// StepFunc is one step of work on a key. Its context ends at the step's deadline, or
-// StopGrace after the instance was stopped. An error is logged, and the key is ready
-// again after a back-off, for any instance. c.Interrupted: the previous step may
-// have been done in part.
+// StepFunc is one step of work on a key. Its context ends at the step's deadline, which
+// counts from when the store was asked to start the step, or StopGrace after the
+// instance was stopped. An error is logged, and the key is ready again after a back-off,
+// for any instance. c.Interrupted: the previous step may have been done in part.
 type StepFunc func(ctx context.Context, c Claim) (NextStep, error)
 
 // Config of [Run].
@@ -103,6 +103,7 @@ type stepOutcome struct {
 	*ownedKey
 	next NextStep
 	err  error
+	late bool // it was not started: its deadline had passed
 }
 
 // worker is Run's state; one goroutine owns it.
@@ -199,6 +200,8 @@ func (w *worker) startSteps(ctx, steps context.Context, session string, over *sy
 	if len(due) == 0 {
 		return
 	}
+	// Before the request is sent: the second window may count from any moment after, and no step may outlast it.
+	sent := w.clock.Now()
 	begun, err := callStore(ctx, func(ctx context.Context) ([]Claim, error) {
 		return w.cfg.Table.StartSteps(ctx, w.cfg.Space, session, w.cfg.Windows.Second, due)
 	})
@@ -217,7 +220,7 @@ func (w *worker) startSteps(ctx, steps context.Context, session string, over *sy
 		k := w.keys[c.Key]
 		k.inStep = true
 		w.steps++
-		over.Go(func() { w.done <- w.runStep(steps, k) })
+		over.Go(func() { w.done <- w.runStep(steps, k, sent+w.cfg.StepTimeout) })
 	}
 	for _, c := range due {
 		if !started[c.Key] {
@@ -226,9 +229,13 @@ func (w *worker) startSteps(ctx, steps context.Context, session string, over *sy
 	}
 }
 
-// runStep runs the work; a panic counts as an error.
-func (w *worker) runStep(ctx context.Context, k *ownedKey) (o stepOutcome) {
-	ctx, cancel := context.WithTimeout(ctx, w.cfg.StepTimeout)
+// runStep runs the work until the end, by this host's clock; a panic counts as an error.
+func (w *worker) runStep(ctx context.Context, k *ownedKey, end time.Duration) (o stepOutcome) {
+	left := end - w.clock.Now()
+	if left <= 0 {
+		return stepOutcome{ownedKey: k, late: true}
+	}
+	ctx, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
@@ -236,11 +243,19 @@ func (w *worker) runStep(ctx context.Context, k *ownedKey) (o stepOutcome) {
 		}
 	}()
 	next, err := w.work(ctx, k.Claim)
-	return stepOutcome{k, next, err}
+	return stepOutcome{ownedKey: k, next: next, err: err}
 }
 
 func (w *worker) finishStep(ctx context.Context, session string, o stepOutcome) {
 	w.steps--
+	if o.late {
+		w.log.Warn("a step was not started: the store's answer took longer than a step may", "key", o.Key)
+		// Not finished: if it is the successor of an interrupted step, the next holder must learn of that.
+		w.release(ctx, session, []Claim{o.Claim})
+		delete(w.keys, o.Key)
+		w.startAt = w.clock.Now() + PollInterval
+		return
+	}
 	f := StepResult{Key: o.Key, Term: o.Term, In: o.next.In, Idle: o.next.Idle}
 	if o.err != nil {
 		f.In, f.Idle, f.Release = backoff.Pause(w.countFailure(o.Key), 2*time.Second, time.Minute), false, true

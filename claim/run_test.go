@@ -27,6 +27,7 @@ type floor struct {
 	store *claims.Memory
 	table claim.KeyTable
 	takes time.Duration
+	most  time.Duration // the deadline of a step; 0: the default
 	next  claim.NextStep
 
 	mu    sync.Mutex
@@ -90,7 +91,7 @@ func (f *floor) start(name string, work claim.StepFunc) (stop func()) {
 	go func() { defer close(kept); _ = k.Run(keeping) }()
 	go func() {
 		defer close(ran)
-		if err := claim.Run(running, claim.Config{Space: "work", Keeper: k, Table: f.table}, work); err != nil {
+		if err := claim.Run(running, claim.Config{Space: "work", Keeper: k, Table: f.table, StepTimeout: f.most}, work); err != nil {
 			f.t.Error(err)
 		}
 	}()
@@ -272,6 +273,64 @@ func TestRunPausesWhileStoreRefuses(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		if n := len(f.counts()); n != before || n != 100 {
 			t.Errorf("steps on %d of %d keys after the store is back", n, before)
+		}
+	})
+}
+
+// slowTable starts steps at once, and says so late.
+type slowTable struct {
+	claim.KeyTable
+	slow time.Duration
+
+	mu      sync.Mutex
+	started time.Time
+}
+
+func (s *slowTable) StartSteps(ctx context.Context, space, session string, hold time.Duration, c []claim.Claim) ([]claim.Claim, error) {
+	s.mu.Lock()
+	s.started = time.Now()
+	s.mu.Unlock()
+	begun, err := s.KeyTable.StartSteps(ctx, space, session, hold, c)
+	time.Sleep(s.slow)
+	return begun, err
+}
+
+// The second window counts from when the store started the step, and so does the deadline of the step.
+func TestRunCountsDeadlineFromTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFloor(t)
+		f.offer(1)
+		slow := &slowTable{KeyTable: f.store.Claims(), slow: 9 * time.Second}
+		f.table, f.most = slow, 30*time.Second
+		var steps atomic.Int64
+		stop := f.start("a", func(ctx context.Context, _ claim.Claim) (claim.NextStep, error) {
+			steps.Add(1)
+			deadline, _ := ctx.Deadline()
+			slow.mu.Lock()
+			defer slow.mu.Unlock()
+			if got := deadline.Sub(slow.started); got > f.most {
+				t.Errorf("the deadline is %v after the start, want at most %v", got, f.most)
+			}
+			return claim.NextStep{In: time.Hour}, nil
+		})
+		time.Sleep(20 * time.Second)
+		if n := steps.Load(); n != 1 {
+			t.Errorf("%d steps", n)
+		}
+		stop()
+	})
+	synctest.Test(t, func(t *testing.T) {
+		f := newFloor(t)
+		f.offer(1)
+		slow := &slowTable{KeyTable: f.store.Claims(), slow: 9 * time.Second}
+		f.table, f.most = slow, 9*time.Second
+		f.start("a", func(context.Context, claim.Claim) (claim.NextStep, error) {
+			t.Error("a step starts past its deadline")
+			return claim.NextStep{}, nil
+		})
+		time.Sleep(9*time.Second + 100*time.Millisecond)
+		if got := f.held(); len(got) != 0 {
+			t.Errorf("a key whose step cannot be started is held: %v", got)
 		}
 	})
 }
