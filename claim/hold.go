@@ -103,9 +103,10 @@ func (h *keyHolder) holdUnderSession(ctx context.Context, live *lease.ActiveSess
 	clear(h.keys)
 	h.claimAt = h.clock.Now()
 	left := h.claimAt // keys are left to others until then
+	calls := context.WithoutCancel(ctx)
 	for ctx.Err() == nil {
 		if h.clock.Now() >= h.claimAt {
-			h.joinAndClaim(ctx, live.ID(), true) // asleep: there is no step that would end by itself
+			h.joinAndClaim(calls, live.ID(), true) // asleep: there is no step that would end by itself
 			h.releaseKeys(ctx, live.ID(), h.surplus)
 			if h.surplus > 0 { // our own release wakes us first, and the keys are for others
 				h.surplus, left = 0, h.clock.Now()+Linger
@@ -144,7 +145,7 @@ func (h *keyHolder) releaseKeys(ctx context.Context, session string, n int) {
 	n = min(n, len(claims))
 	keep := len(claims) - n
 	h.report(session, claims[:keep])
-	h.release(ctx, session, claims[keep:])
+	h.release(context.WithoutCancel(ctx), session, claims[keep:])
 	if len(h.keys) > keep && ctx.Err() == nil {
 		h.report(session, claims)
 	}

@@ -144,9 +144,9 @@ func (h *holder) logStoreError(doing string, err error) {
 	h.log.Warn("request to the store failed; trying again", "doing", doing, "err", err)
 }
 
-// callStore bounds one request to the store. It is made also while stopping.
+// callStore bounds one request to the store.
 func callStore[T any](ctx context.Context, f func(context.Context) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	return f(ctx)
 }

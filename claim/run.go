@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -76,7 +77,8 @@ func (c Config) validate() error {
 
 // Run claims this instance's fair share of a space's keys and runs a step of work on
 // each whenever it is ready, until ctx ends. Then it releases its keys and returns
-// nil once every step has returned. The keeper must run until Run has returned: if it
+// nil once every step has returned; while the store does not answer it gives up five
+// seconds after StopGrace, and its keys are free when the session ends. The keeper must run until Run has returned: if it
 // cannot continue, Run returns its error.
 func Run(ctx context.Context, cfg Config, work StepFunc) error {
 	cfg = cfg.withDefaults()
@@ -103,7 +105,7 @@ type stepOutcome struct {
 	*ownedKey
 	next NextStep
 	err  error
-	late bool // it was not started: its deadline had passed
+	late bool // it was not started: its deadline had passed, or its context had ended
 }
 
 // worker is Run's state; one goroutine owns it.
@@ -143,11 +145,27 @@ func (w *worker) countFailure(key string) int {
 	return f.n + 1
 }
 
+// stopTimeout is how long, after StopGrace, an instance that stops keeps trying to reach the store.
+const stopTimeout = 5 * time.Second
+
+// endLater returns a context that ends a while after ctx has ended, or when it is cancelled.
+func endLater(ctx context.Context, clock lease.Clock, after time.Duration) (later context.Context, cancel func()) {
+	later, end := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		lease.Sleep(later, clock, after)
+		end()
+	})
+	return later, func() { stop(); end() }
+}
+
 // workUnderSession works until the session ends or ctx ends, and returns when every
 // step has.
 func (w *worker) workUnderSession(ctx context.Context, live *lease.ActiveSession) {
-	steps, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	// Of their own accord: the loop may be waiting for the store then.
+	steps, cancel := endLater(ctx, w.clock, w.cfg.StopGrace)
 	defer cancel()
+	calls, cancelCalls := endLater(ctx, w.clock, w.cfg.StopGrace+stopTimeout)
+	defer cancelCalls()
 	woken := w.cfg.Keeper.Notifier().Subscribe(WakeID(w.cfg.Space))
 	defer woken.Close()
 	var over sync.WaitGroup
@@ -156,9 +174,9 @@ func (w *worker) workUnderSession(ctx context.Context, live *lease.ActiveSession
 	w.claimAt = w.clock.Now()
 	for ctx.Err() == nil {
 		if w.clock.Now() >= w.claimAt {
-			w.joinAndClaim(ctx, live.ID(), w.steps == 0)
+			w.joinAndClaim(calls, live.ID(), w.steps == 0)
 		}
-		w.startSteps(ctx, steps, live.ID(), &over)
+		w.startSteps(calls, steps, live.ID(), &over)
 		timer, stop := w.clock.Timer(w.untilDue())
 		select {
 		case <-ctx.Done():
@@ -166,21 +184,22 @@ func (w *worker) workUnderSession(ctx context.Context, live *lease.ActiveSession
 			stop()
 			w.log.Info("session ended; other instances take its keys")
 			cancel()
-			w.awaitSteps(ctx, live.ID())
+			w.awaitSteps(ctx, calls, live.ID())
 			return
 		case <-woken.C():
 			w.claimAt = w.clock.Now()
 		case <-timer:
 		case o := <-w.done:
-			w.finishStep(ctx, live.ID(), o)
+			w.finishSteps(ctx, calls, live.ID(), []stepOutcome{o})
 		}
 		stop()
 	}
-	w.stop(ctx, live.ID(), cancel)
+	w.releaseIdle(calls, live.ID())
+	w.awaitSteps(ctx, calls, live.ID())
 }
 
 // startSteps starts steps on keys that are ready.
-func (w *worker) startSteps(ctx, steps context.Context, session string, over *sync.WaitGroup) {
+func (w *worker) startSteps(calls, steps context.Context, session string, over *sync.WaitGroup) {
 	now, room := w.clock.Now(), w.cfg.Concurrency-w.steps
 	if now < w.startAt {
 		return
@@ -196,20 +215,20 @@ func (w *worker) startSteps(ctx, steps context.Context, session string, over *sy
 			due = append(due, k.Claim)
 		}
 	}
-	w.release(ctx, session, back)
+	w.release(calls, session, back)
 	if len(due) == 0 {
 		return
 	}
 	// Before the request is sent: the second window may count from any moment after, and no step may outlast it.
 	sent := w.clock.Now()
-	begun, err := callStore(ctx, func(ctx context.Context) ([]Claim, error) {
+	begun, err := callStore(calls, func(ctx context.Context) ([]Claim, error) {
 		return w.cfg.Table.StartSteps(ctx, w.cfg.Space, session, w.cfg.Windows.Second, due)
 	})
 	if err != nil {
 		// It may have been applied: then the keys are in a step that no one runs, which
 		// would keep them from everyone for the second window. Release them.
 		w.logStoreError("beginning", err)
-		w.release(ctx, session, due)
+		w.release(calls, session, due)
 		// Then pause: keys are still ready, and a store that refuses at once would be called without end.
 		w.startAt = w.clock.Now() + PollInterval
 		return
@@ -232,7 +251,7 @@ func (w *worker) startSteps(ctx, steps context.Context, session string, over *sy
 // runStep runs the work until the end, by this host's clock; a panic counts as an error.
 func (w *worker) runStep(ctx context.Context, k *ownedKey, end time.Duration) (o stepOutcome) {
 	left := end - w.clock.Now()
-	if left <= 0 {
+	if left <= 0 || ctx.Err() != nil {
 		return stepOutcome{ownedKey: k, late: true}
 	}
 	ctx, cancel := context.WithTimeout(ctx, left)
@@ -246,36 +265,62 @@ func (w *worker) runStep(ctx context.Context, k *ownedKey, end time.Duration) (o
 	return stepOutcome{ownedKey: k, next: next, err: err}
 }
 
-func (w *worker) finishStep(ctx context.Context, session string, o stepOutcome) {
-	w.steps--
-	if o.late {
-		w.log.Warn("a step was not started: the store's answer took longer than a step may", "key", o.Key)
-		// Not finished: if it is the successor of an interrupted step, the next holder must learn of that.
-		w.release(ctx, session, []Claim{o.Claim})
-		delete(w.keys, o.Key)
+// finishSteps records how steps ended. Once ctx has ended, their keys are released with it.
+func (w *worker) finishSteps(ctx, calls context.Context, session string, ended []stepOutcome) {
+	w.steps -= len(ended)
+	var late []Claim
+	var finished []stepOutcome
+	var results []StepResult
+	for _, o := range ended {
+		f := StepResult{Key: o.Key, Term: o.Term, In: o.next.In, Idle: o.next.Idle}
+		switch {
+		case o.late:
+			w.log.Warn("a step was not started: it was too late when the store answered", "key", o.Key)
+			late = append(late, o.Claim)
+			continue
+		case o.err != nil:
+			f.In, f.Idle, f.Release = backoff.Pause(w.countFailure(o.Key), 2*time.Second, time.Minute), false, true
+			w.log.Warn("a step failed; the key is tried again", "key", o.Key, "err", o.err, "in", f.In)
+		default:
+			delete(w.failed, o.Key)
+		}
+		f.Release = f.Release || f.Idle || ctx.Err() != nil
+		finished, results = append(finished, o), append(results, f)
+	}
+	w.releaseStarted(calls, session, late)
+	if len(late) > 0 {
 		w.startAt = w.clock.Now() + PollInterval
+	}
+	if len(results) == 0 {
 		return
 	}
-	f := StepResult{Key: o.Key, Term: o.Term, In: o.next.In, Idle: o.next.Idle}
-	if o.err != nil {
-		f.In, f.Idle, f.Release = backoff.Pause(w.countFailure(o.Key), 2*time.Second, time.Minute), false, true
-		w.log.Warn("a step failed; the key is tried again", "key", o.Key, "err", o.err, "in", f.In)
-	} else {
-		delete(w.failed, o.Key)
-	}
-	f.Release = f.Release || f.Idle || ctx.Err() != nil
-	accepted, err := callStore(ctx, func(ctx context.Context) ([]string, error) {
-		return w.cfg.Table.FinishSteps(ctx, w.cfg.Space, session, []StepResult{f})
+	accepted, err := callStore(calls, func(ctx context.Context) ([]string, error) {
+		return w.cfg.Table.FinishSteps(ctx, w.cfg.Space, session, results)
 	})
 	if err != nil {
 		w.logStoreError("finishing", err)
-		w.release(ctx, session, []Claim{o.Claim}) // counts as interrupted for its next holder
-	}
-	if err != nil || len(accepted) == 0 || f.Release {
-		delete(w.keys, o.Key)
+		var unrecorded []Claim
+		for _, o := range finished {
+			unrecorded = append(unrecorded, o.Claim)
+		}
+		w.releaseStarted(calls, session, unrecorded)
 		return
 	}
-	o.inStep, o.Interrupted, o.ready = false, false, w.clock.Now()+f.In
+	for i, o := range finished {
+		if f := results[i]; f.Release || !slices.Contains(accepted, f.Key) {
+			delete(w.keys, o.Key)
+		} else {
+			o.inStep, o.Interrupted, o.ready = false, false, w.clock.Now()+f.In
+		}
+	}
+}
+
+// releaseStarted releases keys whose steps were started in the store and are not finished there: the next holder learns that.
+func (w *worker) releaseStarted(calls context.Context, session string, claims []Claim) {
+	w.release(calls, session, claims)
+	for _, c := range claims {
+		delete(w.keys, c.Key)
+	}
 }
 
 // untilDue is the time until something is due.
@@ -293,31 +338,34 @@ func (w *worker) untilDue() time.Duration {
 	return d
 }
 
-// stop releases everything, keys in a step last.
-func (w *worker) stop(ctx context.Context, session string, cancel context.CancelFunc) {
+// releaseIdle releases the keys that are not in a step.
+func (w *worker) releaseIdle(calls context.Context, session string) {
 	var back []Claim
 	for _, k := range w.keys {
 		if !k.inStep {
 			back = append(back, k.Claim)
 		}
 	}
-	w.release(ctx, session, back)
-	timer, stop := w.clock.Timer(w.cfg.StopGrace)
-	defer stop()
-	for w.steps > 0 {
-		select {
-		case o := <-w.done:
-			w.finishStep(ctx, session, o)
-		case <-timer:
-			cancel()
-			w.awaitSteps(ctx, session)
-		}
-	}
+	w.release(calls, session, back)
 }
 
-// awaitSteps waits for steps that have been cancelled.
-func (w *worker) awaitSteps(ctx context.Context, session string) {
+// awaitSteps waits for steps that have been cancelled, or will be. What has ended meanwhile is recorded at once: there may
+// be a thousand, and little time.
+func (w *worker) awaitSteps(ctx, calls context.Context, session string) {
+	lost := 0
 	for w.steps > 0 {
-		w.finishStep(ctx, session, <-w.done)
+		ended := []stepOutcome{<-w.done}
+		for len(w.done) > 0 && len(ended) < MaxKeys {
+			ended = append(ended, <-w.done)
+		}
+		if calls.Err() == nil {
+			w.finishSteps(ctx, calls, session, ended)
+			continue
+		}
+		w.steps -= len(ended)
+		lost += len(ended)
+	}
+	if lost > 0 {
+		w.log.Warn("stopped without recording the last steps: the store does not answer; their keys are free when the session ends", "steps", lost)
 	}
 }

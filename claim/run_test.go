@@ -177,6 +177,85 @@ func TestRunStops(t *testing.T) {
 	})
 }
 
+// hungTable is the table of a store that accepts requests and answers none, from a moment on.
+type hungTable struct {
+	claim.KeyTable
+	hung *atomic.Bool
+}
+
+func (h hungTable) hang(ctx context.Context) error {
+	if !h.hung.Load() {
+		return nil
+	}
+	<-ctx.Done()
+	return errors.Join(ctx.Err(), lease.ErrUnknown)
+}
+
+func (h hungTable) Join(ctx context.Context, m claim.Member) (claim.Share, error) {
+	if err := h.hang(ctx); err != nil {
+		return claim.Share{}, err
+	}
+	return h.KeyTable.Join(ctx, m)
+}
+
+func (h hungTable) ClaimKeys(ctx context.Context, r claim.ClaimRequest) ([]claim.Claim, error) {
+	if err := h.hang(ctx); err != nil {
+		return nil, err
+	}
+	return h.KeyTable.ClaimKeys(ctx, r)
+}
+
+func (h hungTable) FinishSteps(ctx context.Context, space, session string, done []claim.StepResult) ([]string, error) {
+	if err := h.hang(ctx); err != nil {
+		return nil, err
+	}
+	return h.KeyTable.FinishSteps(ctx, space, session, done)
+}
+
+func (h hungTable) Release(ctx context.Context, space, session string, c []claim.Claim) error {
+	if err := h.hang(ctx); err != nil {
+		return err
+	}
+	return h.KeyTable.Release(ctx, space, session, c)
+}
+
+// A store that does not answer holds up the end of a process no longer than StopGrace and five seconds, and its steps no
+// longer than StopGrace: whatever Run is waiting for when it is stopped.
+func TestRunStopsWithoutTheStore(t *testing.T) {
+	for _, before := range []time.Duration{0, 500 * time.Millisecond, 2 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFloor(t)
+			f.offer(20)
+			var hung atomic.Bool
+			f.table = hungTable{f.store.Claims(), &hung}
+			var told sync.Map
+			stop := f.start("a", func(ctx context.Context, c claim.Claim) (claim.NextStep, error) {
+				<-ctx.Done()
+				told.Store(c.Key, time.Now())
+				return claim.NextStep{}, ctx.Err()
+			})
+			time.Sleep(3*time.Second + 100*time.Millisecond)
+			hung.Store(true)
+			time.Sleep(before)
+			began := time.Now()
+			stop()
+			if took := time.Since(began); took > 10*time.Second+10*time.Millisecond {
+				t.Errorf("stopped %v after the store hung, Run returned after %v", before, took)
+			}
+			n := 0
+			told.Range(func(key, at any) bool {
+				if n++; at.(time.Time).Sub(began) != 5*time.Second {
+					t.Errorf("the step on %s was told after %v", key, at.(time.Time).Sub(began))
+				}
+				return true
+			})
+			if n != 8 {
+				t.Errorf("%d steps were told", n)
+			}
+		})
+	}
+}
+
 func TestRunIdleAndOffered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFloor(t)
