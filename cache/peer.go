@@ -58,6 +58,7 @@ func (p *Peer) Run(ctx context.Context) error {
 	if p.started.Swap(true) {
 		return errors.New("cache: a Peer runs once; make a new one with New")
 	}
+	defer p.watchers.close() // also of a peer that does not start
 	m, err := p.load(ctx)
 	if err != nil {
 		close(p.loop.ended)
@@ -97,7 +98,6 @@ func (p *Peer) Run(ctx context.Context) error {
 	looping.Wait()
 	p.clients.close()
 	p.links.close()
-	p.watchers.close()
 	stopSaving()
 	storing.Wait()
 	p.cfg.Log.Info("stopped")

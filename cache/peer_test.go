@@ -346,8 +346,14 @@ func TestRunsOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ended := make(chan error, 1)
+	go func() { ended <- other.Watch(c.ctx(), func(Event) {}) }()
+	eventually(t, "it watches", other.watchers.hasWatchers)
 	if err := other.Run(c.ctx()); err == nil {
 		t.Error("it runs on an address that is in use")
+	}
+	if err := <-ended; !errors.Is(err, ErrClosed) {
+		t.Errorf("who watched a peer that did not start: %v", err)
 	}
 	if _, err := other.Get(c.ctx(), "key", GetOptions{}); !errors.Is(err, ErrClosed) {
 		t.Errorf("a peer that did not start: %v", err)
