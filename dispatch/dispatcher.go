@@ -27,7 +27,8 @@ type Dispatcher struct {
 	events    chan func(now time.Duration)
 	due       chan struct{} // scheduled messages are due
 
-	published time.Duration
+	published  time.Duration
+	targetLate bool // see isTargetLate
 
 	mu    sync.Mutex
 	stats Stats
@@ -80,9 +81,10 @@ var errStopped = errors.New("this instance stopped before the target answered")
 // Run delivers until ctx ends; call it once. Then it releases every key without a
 // submission in flight at once, waits up to StopGrace for the others, releases the
 // rest as unknown, and returns nil when everything that it started has stopped. While the
-// store does not answer it gives up five seconds after StopGrace: its keys are free when the
-// session lapses. The keeper must run until Run has returned: if it cannot continue,
-// Run returns its error.
+// store does not answer it gives up five seconds after StopGrace, or, if the target ignores its
+// context, within ten seconds after that has returned: its keys are free when the session
+// lapses. The keeper must run until Run has returned: if it cannot continue, Run returns its
+// error.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	running, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -118,8 +120,9 @@ func (d *Dispatcher) deliver(ctx context.Context, fail func(error)) {
 	defer woken.Close()
 
 	r := run{d: d, calls: calls, polls: polls, started: &started}
-	stopping, hard := ctx.Done(), (<-chan time.Time)(nil)
-	var giveUp <-chan time.Time
+	stopping := ctx.Done()
+	var hard, giveUp <-chan time.Time
+	var stop func() bool
 	for !d.m.isDone() {
 		now := d.clock.Now()
 		d.report.tick(now)
@@ -141,16 +144,19 @@ func (d *Dispatcher) deliver(ctx context.Context, fail func(error)) {
 			stopping = nil
 			d.m.stop()
 			cancelPolls()
-			var stop func() bool
 			hard, stop = d.clock.Timer(d.cfg.StopGrace)
 			defer stop()
 		case <-hard:
 			hard = nil
 			cancelWork(errStopped)
-			var stop func() bool
 			giveUp, stop = d.clock.Timer(stopTimeout)
 			defer stop()
 		case <-giveUp:
+			if d.isTargetLate() {
+				giveUp, stop = d.clock.Timer(stopTimeout)
+				defer stop()
+				break
+			}
 			stopTimer()
 			d.log.Warn("stopped without releasing all keys: the store does not answer; they are free when the session lapses")
 			d.publishStats()
@@ -159,6 +165,17 @@ func (d *Dispatcher) deliver(ctx context.Context, fail func(error)) {
 		stopTimer()
 	}
 	d.publishStats()
+}
+
+// isTargetLate reports whether the target has not returned although its context has ended, or has only just returned: what it
+// answers can still be recorded. Run waits for it in any case.
+func (d *Dispatcher) isTargetLate() bool {
+	before, calls := d.targetLate, d.m.counts[sending]+d.m.pollsInFlight
+	d.targetLate = calls > 0
+	if d.targetLate && !before {
+		d.log.Warn("the target has not returned although its context has ended; waiting for it", "target", d.cfg.Target.Name(), "calls", calls)
+	}
+	return d.targetLate || before
 }
 
 // publishEvery is how stale Stats may be.

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/understudy-ha/understudy/claim"
 	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/testkit/syncbuffer"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/lease/leasetest"
 )
@@ -36,6 +39,50 @@ func TestStopsWithoutTheStore(t *testing.T) {
 			t.Errorf("it stopped after %v", took)
 		}
 	})
+}
+
+// deafTarget answers after a while, whatever becomes of its context.
+type deafTarget struct {
+	*target
+	takes  time.Duration
+	answer dispatch.Answer
+}
+
+func (d deafTarget) Submit(context.Context, dispatch.Assignment) dispatch.Answer {
+	time.Sleep(d.takes)
+	return d.answer
+}
+
+// slowQueue takes a while.
+type slowQueue struct{ dispatch.Queue }
+
+func (q slowQueue) Exchange(ctx context.Context, x dispatch.Exchange) (dispatch.ExchangeResult, error) {
+	time.Sleep(150 * time.Millisecond)
+	return q.Queue.Exchange(ctx, x)
+}
+
+// What a target answers after its context has ended is recorded, and the store, which answers, is not blamed. Here it
+// returns just before Run would give up.
+func TestStopsWhileTheTargetIsDeaf(t *testing.T) {
+	for answered, want := range map[dispatch.Outcome]dispatch.State{dispatch.Done: dispatch.Committed, dispatch.Uncertain: dispatch.Unknown} {
+		synctest.Test(t, func(t *testing.T) {
+			p, log := newPlace(t), new(syncbuffer.Buffer)
+			p.add("k", 1)
+			deaf := deafTarget{newTarget(), 20 * time.Second, dispatch.Answer{Outcome: answered}}
+			i := p.start("a", deaf, func(c *dispatch.Config) {
+				c.Queue, c.StopGrace, c.Logger = slowQueue{c.Queue}, 5*time.Second, slog.New(slog.NewTextHandler(log, nil))
+			})
+			time.Sleep(200 * time.Millisecond) // it is sent after 150
+			i.stop()
+			r, err := p.store.QueueAdmin().Message(t.Context(), "q", "k-0001")
+			if err != nil || r.State != want {
+				t.Errorf("a target that answers %s late: the message is %s, %v", answered, r.State, err)
+			}
+			if text := log.String(); strings.Contains(text, "the store does not answer") || strings.Count(text, "the target has not returned") != 1 {
+				t.Errorf("the log says: %s", text)
+			}
+		})
+	}
 }
 
 // damaged is a store that is found damaged at a renewal.
