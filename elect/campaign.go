@@ -92,7 +92,7 @@ func (t Term) WriteState(ctx context.Context, data []byte) error { return t.held
 
 // Work is what a primary does. It returns soon after ctx is cancelled; the
 // cause tells why: lease.ErrLost, lease.ErrResign, [ErrMoved], or the caller's.
-// A panic counts as its return: the role is released, and the panic goes on.
+// After a panic that the caller recovers, the role is released an interval later.
 type Work func(ctx context.Context, term Term) error
 
 // Campaign waits for the role, runs the work once as its primary, and releases the
@@ -229,14 +229,19 @@ func (c *campaign) runWork(ctx context.Context, held *lease.HeldLease, work Work
 		if returned {
 			return
 		}
-		// It panicked, or called runtime.Goexit. Whoever recovers that goes on, and so would the keeper: it would
-		// hold the role for nobody. The panic goes on after the release.
+		// It panicked, or called runtime.Goexit. If nobody recovers that, the process is about to end, and with it what the work
+		// has started: until then the role must not be another's. If somebody does, the keeper would hold it for nobody.
 		cancel(nil)
-		overrun()
-		successor := <-watched
-		log.Error("the work panicked; releasing the role")
-		workReturned()
-		releaseHeld(ctx, log, held, successor, "work panicked")
+		log.Error("the work panicked; the role is released if this process goes on")
+		retained := held.Active.Retain()
+		go func() {
+			defer retained()
+			lease.Sleep(context.WithoutCancel(ctx), c.Keeper.Clock(), c.Keeper.Timing().Interval)
+			overrun()
+			successor := <-watched
+			workReturned()
+			releaseHeld(ctx, log, held, successor, "work panicked")
+		}()
 	}()
 	var err error
 	// Trust may have run out while the acquisition's answer was on its way.

@@ -193,6 +193,8 @@ func TestWorkThatDoesNotReturn(t *testing.T) {
 				if told.Err() == nil {
 					t.Error("the context of the work has not ended")
 				}
+				mustResolve(t, store, "r", "a") // the process may be about to end, and what the work has started with it
+				time.Sleep(2 * timing.Interval)
 				mustResolve(t, store, "r", "")
 				if got := lastReason(t, store); got != "work panicked" {
 					t.Errorf("the history says %q", got)
