@@ -33,8 +33,8 @@ type Config struct {
 	// URL of the database: postgres://user:password@host:port/database, with the
 	// options of libpq (sslmode, sslrootcert, target_session_attrs, …) and
 	// schema=NAME; any other goes to the server as a setting, but for those that this package sets itself, which
-	// are refused (ownSettings). Several hosts are tried in turn; unless the URL says otherwise, only one that accepts
-	// writes is used. Required.
+	// are refused (ownSettings). Several hosts are tried in turn, each for its share of a call's time (at most connect_timeout, 5 s),
+	// the one that accepted the last connection first; unless the URL says otherwise, only one that accepts writes is used. Required.
 	URL string
 	// Schema in that database. Default: what the URL says, or "understudy".
 	// 1 to 40 of a–z, 0–9 and '_', beginning with a letter, and not with "pg_".

@@ -1,11 +1,14 @@
 package postgres_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -257,6 +260,47 @@ func TestSeveralHosts(t *testing.T) {
 	start(t, s, "a", 60e9)
 	if info, err := s.Inspect(t.Context()); err != nil || !info.Notifies || !strings.Contains(info.Location, fmt.Sprint(primary.Port)) {
 		t.Errorf("Inspect = %+v, %v", info, err)
+	}
+	t.Run("a silent one", func(t *testing.T) { passesSilentHost(t, primary.Port) })
+}
+
+// passesSilentHost: a host that neither answers nor refuses leaves time for the next, and the connections after that begin with the
+// host that answered.
+func passesSilentHost(t *testing.T, port int) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	var dialled atomic.Int32
+	go func() {
+		for conn, err := silent.Accept(); err == nil; conn, err = silent.Accept() {
+			dialled.Add(1)
+			defer conn.Close()
+		}
+	}()
+	var s *postgres.Store
+	// Both are less than the time for one connection; the second is for a busy machine.
+	for _, within := range []time.Duration{1600 * time.Millisecond, 4800 * time.Millisecond} {
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		s, err = postgres.Open(ctx, postgres.Config{NoMigrate: true,
+			URL: fmt.Sprintf("postgres://postgres@%s,127.0.0.1:%d/postgres?sslmode=disable", silent.Addr(), port)})
+		cancel()
+		if err == nil {
+			break
+		}
+	}
+	if err != nil {
+		t.Fatalf("behind a host that is silent, the next is not reached: %v", err)
+	}
+	defer s.Close()
+	before := dialled.Load()
+	watching, stop := context.WithTimeout(t.Context(), ample)
+	defer stop()
+	connected := false
+	_ = s.Watch(watching, func(lease.Change) { connected = true; stop() }) // on a connection of its own
+	if n := dialled.Load() - before; !connected || n > 0 {
+		t.Errorf("another connection (made: %t) tried the silent host %d times", connected, n)
 	}
 }
 

@@ -1,15 +1,18 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/internal/idleconn"
@@ -51,6 +54,8 @@ type pool struct {
 
 	withoutSettings   atomic.Bool // connections are made without asking for settings
 	explicitIsolation atomic.Bool // and transactions must say their isolation level
+
+	accepted atomic.Pointer[host] // the last connection; nil: not known, or it became a replica
 
 	closing context.Context
 	cancel  context.CancelFunc
@@ -107,6 +112,7 @@ func (p *pool) tryOnce(ctx context.Context, l lane, f func(context.Context, *pgx
 	err = f(ctx, conn)
 	if isReplica(err) {
 		_ = conn.Close(ctx) // the primary is elsewhere now
+		p.accepted.Store(nil)
 	}
 	if l == sessions && err == nil {
 		p.rehearse(ctx, conn)
@@ -185,7 +191,7 @@ func (p *pool) connect(ctx context.Context) (*pgx.Conn, error) {
 		config.RuntimeParams["default_transaction_isolation"] = "read committed"
 		config.RuntimeParams["jit"] = "off"
 	}
-	conn, err := pgx.ConnectConfig(ctx, config)
+	conn, err := p.connectAny(ctx, config)
 	if !plain && isRefusedParameter(err) {
 		p.withoutSettings.Store(true)
 		return p.connect(ctx)
@@ -194,6 +200,56 @@ func (p *pool) connect(ctx context.Context) (*pgx.Conn, error) {
 		err = connectError{err}
 	}
 	return conn, err
+}
+
+// connectAny opens a connection to one of the hosts of the URL. Each host has its share of the time, so that one that vanished, and does
+// not even refuse, leaves enough for the next; and the host that accepted the last connection comes first, so that not every
+// connection waits for the one that vanished.
+func (p *pool) connectAny(ctx context.Context, config *pgx.ConnConfig) (*pgx.Conn, error) {
+	hosts := slices.Insert(config.Fallbacks, 0, &pgconn.FallbackConfig{Host: config.Host, Port: config.Port, TLSConfig: config.TLSConfig})
+	names := map[host]bool{}
+	for _, h := range hosts { // a host may be there twice: with TLS and without
+		names[host{h.Host, h.Port}] = true
+	}
+	if deadline, bounded := ctx.Deadline(); bounded && len(names) > 1 {
+		config.ConnectTimeout = min(config.ConnectTimeout, time.Until(deadline)/time.Duration(len(names)))
+	}
+	if last := p.accepted.Load(); last != nil {
+		slices.SortStableFunc(hosts, func(a, b *pgconn.FallbackConfig) int {
+			return cmp.Compare(last.rank(a), last.rank(b))
+		})
+	}
+	config.Host, config.Port, config.TLSConfig, config.Fallbacks = hosts[0].Host, hosts[0].Port, hosts[0].TLSConfig, hosts[1:]
+
+	nameOf, lookup := map[string]string{}, config.LookupFunc
+	config.LookupFunc = func(ctx context.Context, name string) ([]string, error) {
+		addresses, err := lookup(ctx, name)
+		for _, address := range addresses {
+			nameOf[address] = name
+		}
+		return addresses, err
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err == nil {
+		if remote, ok := conn.PgConn().Conn().RemoteAddr().(*net.TCPAddr); ok {
+			p.accepted.Store(&host{nameOf[remote.AddrPort().Addr().Unmap().String()], remote.AddrPort().Port()})
+		}
+	}
+	return conn, err
+}
+
+// host is one of those in the URL.
+type host struct {
+	name string
+	port uint16
+}
+
+// rank is 0 for h itself, and 1 for any other.
+func (h host) rank(of *pgconn.FallbackConfig) int {
+	if h == (host{of.Host, of.Port}) {
+		return 0
+	}
+	return 1
 }
 
 func (p *pool) putBack(conn *pgx.Conn) {
