@@ -1,5 +1,5 @@
 // Package postgres keeps sessions, leases, claims, queues, the monitor, shards and the history in
-// PostgreSQL 12 or later, in a schema of its own beside the tables of the application.
+// PostgreSQL 13 or later, in a schema of its own beside the tables of the application.
 //
 // # What it promises
 //

@@ -10,8 +10,8 @@ import (
 	"github.com/understudy-ha/understudy/store"
 )
 
-// Oldest is the oldest major version of PostgreSQL that is known to work.
-const Oldest = 12
+// Oldest is the oldest major version of PostgreSQL that has all functions which the schema calls.
+const Oldest = 13
 
 // server is what a server says about itself.
 type server struct {
@@ -81,7 +81,7 @@ func (v server) warnings() (out []string) {
 		warn("a pooler stands before the server: hand-overs are found by polling, up to one interval later; for faster ones give a URL that leads to the server itself")
 	}
 	if v.number/10000 < Oldest {
-		warn("PostgreSQL %s is older than %d, the oldest version that is tested", v.version, Oldest)
+		warn("PostgreSQL %s is older than %d, the oldest version that is supported", v.version, Oldest)
 	}
 	if v.noRules {
 		warn("the functions of this version are not in the schema yet: a role that may create them has to run `understudy store migrate`")

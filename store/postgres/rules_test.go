@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -218,5 +219,33 @@ func migrateByHand(t *testing.T, url string, version int) {
 		text := previous.File(t, lastWithFunctions, "store/postgres/"+names[i])
 		sql := strings.ReplaceAll(strings.ReplaceAll(text, "{{schema}}", `"understudy"`), "{{channel}}", "'understudy'")
 		exec(t, url, sql+fmt.Sprintf("; INSERT INTO understudy.migration (version) VALUES (%d)", i+1))
+	}
+}
+
+// TestOldestServer: no SQL of this package calls a function that the oldest promised server does not have.
+func TestOldestServer(t *testing.T) {
+	since := map[string]int{
+		"gen_random_uuid": 13, "gcd": 13, "lcm": 13, "pg_current_xact_id": 13, "pg_current_snapshot": 13,
+		"date_bin": 14, "bit_count": 14, "string_to_table": 14, "trim_array": 14, "range_agg": 14, "unistr": 14,
+		"regexp_count": 15, "regexp_instr": 15, "regexp_like": 15, "regexp_substr": 15,
+		"any_value": 16, "array_sample": 16, "array_shuffle": 16, "date_add": 16, "json_arrayagg": 16, "json_objectagg": 16,
+		"json_exists": 17, "json_query": 17, "json_table": 17, "json_value": 17, "to_bin": 17,
+		"array_reverse": 18, "array_sort": 18, "casefold": 18, "crc32": 18, "uuidv4": 18, "uuidv7": 18,
+	}
+	call := regexp.MustCompile(`([a-z0-9_]+)\(`)
+	files, err := filepath.Glob("*/*.sql")
+	if err != nil || len(files) < 40 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range call.FindAllSubmatch(text, -1) {
+			if version := since[string(c[1])]; version > postgres.Oldest {
+				t.Errorf("%s: %s came with PostgreSQL %d; the oldest is %d", file, c[1], version, postgres.Oldest)
+			}
+		}
 	}
 }

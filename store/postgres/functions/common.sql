@@ -83,19 +83,9 @@ AS $$ SELECT n * interval '1 microsecond' $$;
 CREATE FUNCTION {{rules}}.milliseconds(t timestamptz) RETURNS bigint LANGUAGE sql IMMUTABLE
 AS $$ SELECT floor(extract(epoch FROM t) * 1000)::bigint $$;
 
--- 122 random bits. Before version 13 a server has no such function without an extension; its random() is
--- seeded for each connection.
-CREATE FUNCTION {{rules}}.random_id() RETURNS text LANGUAGE plpgsql VOLATILE AS $$
-DECLARE
-    v text;
-BEGIN
-    IF current_setting('server_version_num')::integer >= 130000 THEN
-        EXECUTE 'SELECT pg_catalog.gen_random_uuid()::text' INTO v;
-    ELSE
-        v := md5(random()::text || clock_timestamp()::text || pg_backend_pid() || random()::text);
-    END IF;
-    RETURN upper(replace(v, '-', ''));
-END $$;
+-- 122 random bits.
+CREATE FUNCTION {{rules}}.random_id() RETURNS text LANGUAGE sql VOLATILE
+AS $$ SELECT upper(replace(pg_catalog.gen_random_uuid()::text, '-', '')) $$;
 
 -- A transaction of more than one statement (of jobs, tokens, atReadCommitted, or a caller of the entry points of leases) keeps its locks while its
 -- client is at work, and others cannot take over meanwhile. If the client stops there, or is cut off, the server ends its connection
