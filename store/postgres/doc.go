@@ -19,6 +19,11 @@
 // its session ends: then the server ends its connection (bound_transaction in common.sql), and it gets lease.ErrUnavailable or
 // lease.ErrUnknown.
 //
+// A single statement commits when its answer has been sent. If the answer is larger than the buffers between (some MB, of an exchange
+// with large messages) and the process stops or is cut off before it has read it, the keys of that exchange stay locked until the
+// server ends the connection: after 10 s on Linux (tcpSettings in pool.go), or the URL's tcp_user_timeout. Behind a pooler or on a Unix
+// socket it does not.
+//
 // The clock is clock_timestamp(), never the time at which a transaction or statement started. A renewal writes one row and
 // nothing that is indexed; it waits only for the end of that very session. Acquire of a lease that was seen held takes no lock
 // when a plain read can refuse it.

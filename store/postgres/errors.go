@@ -62,6 +62,11 @@ func isRefusedParameter(err error) bool {
 	return pgCode(err) == codeProtocol && strings.Contains(err.Error(), "startup parameter")
 }
 
+// isUnknownTCPSetting tells that a server does not know one of tcpSettings. Some that speak PostgreSQL's protocol do not.
+func isUnknownTCPSetting(err error) bool {
+	return pgCode(err) == codeNoSetting && strings.Contains(err.Error(), `"tcp_`)
+}
+
 // asRefusedOption is the error of a connection of which the server, or a pooler, refused an option in the URL: it is invalid,
 // and waiting does not help. Any other error comes back as it is.
 func asRefusedOption(err error, c *pgx.ConnConfig) error {

@@ -50,6 +50,15 @@ func SendRenewals(count, connections int, send func(size int)) {
 	sendAll(make([]*renewal, count), connections, func(batch []*renewal) { send(len(batch)) })
 }
 
+// ClientTimeouts are the settings of an ordinary connection by which the server ends it when this end does not answer, and jit.
+func ClientTimeouts(ctx context.Context, s *Store) (all string, err error) {
+	err = s.pool.withConnection(ctx, ordinary, func(ctx context.Context, conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, `SELECT concat_ws(' ', current_setting('tcp_user_timeout'), current_setting('jit'), current_setting('tcp_keepalives_idle'),
+			current_setting('tcp_keepalives_interval'), current_setting('tcp_keepalives_count'))`).Scan(&all)
+	})
+	return all, err
+}
+
 // LockShard locks a shard as a report does where a pooler hides the isolation level that connections ask for, and calls f before
 // the COMMIT.
 func LockShard(ctx context.Context, s *Store, shard string, f func()) error {

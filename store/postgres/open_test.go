@@ -1,16 +1,21 @@
 package postgres_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/internal/testkit/realserver"
@@ -164,6 +169,7 @@ func TestInspectWarns(t *testing.T) {
 	if jit := slices.ContainsFunc(info.Warnings, func(w string) bool { return strings.HasPrefix(w, "jit is on") }); err != nil || jit != hasJIT {
 		t.Errorf("Inspect of a server that compiles statements (%t), behind a pooler: %q, %v", hasJIT, info.Warnings, err)
 	}
+	t.Run("when a client is gone", func(t *testing.T) { endsConnections(t, database, bouncer.URL(database)) })
 	t.Run("options that the server refuses", func(t *testing.T) { refusesOptions(t, database, bouncer.URL(database)) })
 	woken := false
 	if err := s.Watch(t.Context(), func(lease.Change) { woken = true }); !errors.Is(err, errors.ErrUnsupported) || woken {
@@ -178,6 +184,69 @@ func TestInspectWarns(t *testing.T) {
 	info, err = open(t, bouncer.URL(server.NewDatabase(t))).Inspect(t.Context())
 	if err != nil || !slices.ContainsFunc(info.Warnings, func(w string) bool { return strings.Contains(w, "repeatable read") }) {
 		t.Errorf("Inspect of an isolation level that a pooler leaves: %q, %v", info.Warnings, err)
+	}
+}
+
+// endsConnections: the server is told when to end the connection of a client that does not answer, if there is no pooler between, and it
+// knows the setting; otherwise the connection does without.
+func endsConnections(t *testing.T, direct, pooled string) {
+	unknowing, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unknowing.Close()
+	server, err := url.Parse(direct)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for conn, err := unknowing.Accept(); err == nil; conn, err = unknowing.Accept() {
+			go serveWithout(conn, server.Host, "tcp_user_timeout")
+		}
+	}()
+	unknown := *server
+	unknown.Host = unknowing.Addr().String()
+	for name, c := range map[string]struct{ url, want string }{
+		"direct":            {direct, "10000 off 10 3 3"},
+		"as the URL says":   {direct + "&tcp_user_timeout=5000", "5000 off 10 3 3"},
+		"an unknown option": {unknown.String(), "0 off "},
+		"a pooler":          {pooled, "0 "},
+	} {
+		s, err := postgres.Open(amply(t), postgres.Config{URL: c.url, NoMigrate: true})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got, err := postgres.ClientTimeouts(amply(t), s); err != nil || !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s: the settings are %q, %v; want %q", name, got, err, c.want)
+		}
+		_ = s.Close()
+	}
+}
+
+// serveWithout is a server, behind which is the one at host, that does not know a setting.
+func serveWithout(conn net.Conn, host, setting string) {
+	defer conn.Close()
+	first := make([]byte, 4096)
+	n, err := conn.Read(first) // all of the startup message, which is short
+	if err != nil {
+		return
+	}
+	if bytes.Contains(first[:n], []byte(setting)) {
+		refusal, err := (&pgproto3.ErrorResponse{Severity: "FATAL", Code: "42704", Message: fmt.Sprintf("unrecognized configuration parameter %q", setting)}).Encode(nil)
+		if err == nil {
+			_, _ = conn.Write(refusal)
+		}
+		return
+	}
+	server, err := net.Dial("tcp", host)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	if _, err := server.Write(first[:n]); err == nil {
+		go func() { _, _ = io.Copy(conn, server) }()
+		_, _ = io.Copy(server, conn)
 	}
 }
 

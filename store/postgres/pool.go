@@ -53,6 +53,7 @@ type pool struct {
 	restore func(context.Context) bool
 
 	withoutSettings   atomic.Bool // connections are made without asking for settings
+	withoutTCP        atomic.Bool // … without those of tcpSettings
 	explicitIsolation atomic.Bool // and transactions must say their isolation level
 
 	accepted atomic.Pointer[host] // the last connection; nil: not known, or it became a replica
@@ -183,6 +184,17 @@ func (p *pool) connection(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
+// tcpSettings are when the server ends the connection of a client that is gone. Until then it keeps the locks of a statement whose answer
+// it cannot send, in the worst case one that is as good as committed: of keys, and of the tails that applications wait for in COMMIT.
+// No timeout of statements or transactions counts meanwhile. tcp_user_timeout does on Linux, also if the client's machine lives and only the
+// process has stopped; it is longer than most calls, so that a slow reader is not cut off. The others end what is idle, such as a
+// listener's place. Without effect: on a Unix socket, behind a pooler (it is the server's client, and reads), and on servers that do not know
+// them, or whose system does not.
+var tcpSettings = map[string]string{
+	"tcp_user_timeout":    "10000",                                                           // ms
+	"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "3", "tcp_keepalives_count": "3", // the first two in seconds
+}
+
 // connect asks for the settings that suit short statements, whatever the role's defaults are: compiling an overview of the queues
 // took the server a second, and running it milliseconds. PgBouncer refuses to pass them on; then the defaults have to do.
 func (p *pool) connect(ctx context.Context) (*pgx.Conn, error) {
@@ -191,8 +203,18 @@ func (p *pool) connect(ctx context.Context) (*pgx.Conn, error) {
 		config.RuntimeParams["default_transaction_isolation"] = "read committed"
 		config.RuntimeParams["jit"] = "off"
 	}
+	withTCP := !plain && !p.withoutTCP.Load()
+	if withTCP {
+		for name, value := range tcpSettings {
+			config.RuntimeParams[name] = cmp.Or(config.RuntimeParams[name], value) // the URL may say otherwise
+		}
+	}
 	conn, err := p.connectAny(ctx, config)
-	if !plain && isRefusedParameter(err) {
+	switch {
+	case withTCP && isUnknownTCPSetting(err):
+		p.withoutTCP.Store(true)
+		return p.connect(ctx)
+	case !plain && isRefusedParameter(err):
 		p.withoutSettings.Store(true)
 		return p.connect(ctx)
 	}
