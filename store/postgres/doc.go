@@ -121,8 +121,8 @@
 // Entry points (entry/) are what others use by a name that stays: enqueue, enqueue_at, enqueue_all,
 // require_term, acquire, renew, release and state, the bodies of the triggers check_term and number_batches, and the views. There is
 // one of each. It uses the set that was installed last, or another that is opened once that one
-// was not used for seven days. A trigger therefore also handles rows that the other version
-// inserts, and must stay compatible with it, as the functions must.
+// was not used for seven days; if a later version has added a column to a view, its entry points stay. A trigger therefore also
+// handles rows that the other version inserts, and must stay compatible with it, as the functions must.
 //
 // The table rule_set names the sets. Opening the store records that a set is used, at most once an
 // hour, and a session records the set of its program. A start drops the sets that no program

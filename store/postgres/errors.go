@@ -26,6 +26,8 @@ const (
 	codeNoFunction     = "42883"
 	codeNoTable        = "42P01"
 	codeNoSchema       = "3F000"
+	codeOtherView      = "42P16" // a view has columns that its replacement does not have
+	codeOtherFunction  = "42P13" // a function has another result or other names of arguments than its replacement
 	codeLockTimeout    = "55P03"
 	codeNoSetting      = "42704"
 	codeBadSetting     = "22023"

@@ -101,10 +101,18 @@ func (s *Store) installRules(ctx context.Context, tx pgx.Tx) error {
 	if found.installed && found.entryUsed {
 		return nil
 	}
-	if _, err := tx.Conn().PgConn().Exec(ctx, s.sql(s.rules.entry)).ReadAll(); err != nil {
-		return fmt.Errorf("creating the entry points: %w", err)
+	err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error { // a savepoint
+		if _, err := tx.Conn().PgConn().Exec(ctx, s.sql(s.rules.entry)).ReadAll(); err != nil {
+			return fmt.Errorf("creating the entry points: %w", err)
+		}
+		_, err := tx.Exec(ctx, s.sql("UPDATE {{schema}}.rule_set SET entry = hash = {{hash}} WHERE entry <> (hash = {{hash}})"))
+		return err
+	})
+	if code := pgCode(err); found.installed && (code == codeOtherView || code == codeOtherFunction) {
+		// A later version has added to them, and an operator has gone back. Its entry points serve this program's callers as before.
+		s.log.Warn("entry points of a later version kept", "err", err)
+		return nil
 	}
-	_, err = tx.Exec(ctx, s.sql("UPDATE {{schema}}.rule_set SET entry = hash = {{hash}} WHERE entry <> (hash = {{hash}})"))
 	return err
 }
 

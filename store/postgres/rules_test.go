@@ -110,6 +110,16 @@ func TestRuleSets(t *testing.T) {
 	expect("the entry points leave a set that nothing uses", mine, other+"*")
 	openOther()
 	expect("and the next start drops it", other+"*")
+
+	// Going back for longer: what the other version added to a view stays.
+	open(t, url)
+	exec(t, url, `UPDATE understudy.rule_set SET entry = hash = '`+other+`'; UPDATE understudy.session SET deadline = deadline - interval '1 month';
+		DO $$ BEGIN EXECUTE 'CREATE OR REPLACE VIEW understudy.heartbeats AS SELECT h.*, 0 AS added FROM (' || rtrim(pg_get_viewdef('understudy.heartbeats'::regclass), ';') || ') h'; END $$`)
+	unusedFor(t, url, other, 2*week)
+	for range 2 {
+		open(t, url)
+		expect("entry points that cannot be replaced stay", mine, other+"*")
+	}
 	fillsNoEmptySchema(t, o, b, url)
 }
 
