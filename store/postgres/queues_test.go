@@ -77,7 +77,7 @@ func (s freshStore) open(t *testing.T) *postgres.Store { t.Helper(); return open
 // step sets the store's clock ahead by so much more.
 func (s freshStore) step(t *testing.T, by time.Duration) {
 	t.Helper()
-	exec(t, s.direct, fmt.Sprintf("UPDATE s1.test_clock SET ahead = ahead + '%d us'", by.Microseconds()))
+	exec(t, s.direct, fmt.Sprintf("UPDATE s1.test_clock SET ahead = ahead + %d * interval '1 us'", by.Microseconds()))
 }
 
 // ways are the ways to a database on which the suites run.

@@ -132,7 +132,7 @@ func stepped(t *testing.T, url string) {
 // step sets that clock ahead by so much more.
 func step(t *testing.T, url string, by time.Duration) {
 	t.Helper()
-	exec(t, url, fmt.Sprintf("UPDATE understudy.test_clock SET ahead = ahead + '%d us'", by.Microseconds()))
+	exec(t, url, fmt.Sprintf("UPDATE understudy.test_clock SET ahead = ahead + %d * interval '1 us'", by.Microseconds()))
 }
 
 // lapsed reads a lease whose holder has lapsed.
