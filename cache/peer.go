@@ -118,6 +118,9 @@ func (p *Peer) load(ctx context.Context) (*protocol.Machine, error) {
 			if len(r.Key) > 0 && len(r.Key) <= p.cfg.MaxKey && len(r.Entry.Value) <= p.cfg.MaxValue {
 				n++
 				p.table.Put(r.Key, r.Entry)
+			} else {
+				// Deleted, as what is evicted is: a removal could not find it, and with larger limits it would be back.
+				p.saver.save(r.Key)
 			}
 			return ctx.Err()
 		})
@@ -126,7 +129,7 @@ func (p *Peer) load(ctx context.Context) (*protocol.Machine, error) {
 		}
 		p.cfg.Log.Info("loaded what is stored", "copies", n, "took", p.cfg.Clock.Now()-began)
 	}
-	p.saver.removals = newStoredRemovals(state.Removals)
+	p.saver.restore(state.Removals)
 	now, floor := p.loop.now(), int64(0)
 	if state.Ceiling == 0 {
 		floor = now.Wall + p.cfg.Timings.Reach().Milliseconds()

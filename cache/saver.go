@@ -53,7 +53,7 @@ type saver struct {
 
 func newSaver(cfg Config, table *table, stats *counters) *saver {
 	return &saver{storage: cfg.Storage, table: table, clock: cfg.Clock, log: cfg.Log, stats: stats,
-		maxDirty: cfg.MaxKeys + 100_000, dirty: map[string]struct{}{}, removals: newStoredRemovals(nil),
+		maxDirty: cfg.MaxKeys + 100_000, dirty: map[string]struct{}{}, removals: newStoredRemovals(),
 		wake: make(chan struct{}, 1), urgent: make(chan struct{}, 1)}
 }
 
@@ -74,6 +74,16 @@ func (s *saver) save(key string) {
 	s.mu.Unlock()
 	if !known {
 		wakeUp(s.wake)
+	}
+}
+
+// restore takes over the list of removals that is stored. It leaves neverDrop as it is: the load may have evicted more
+// than may wait to be deleted.
+func (s *saver) restore(stored []protocol.Removal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range stored {
+		s.removals.stored[r] = true
 	}
 }
 

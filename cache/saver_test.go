@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -430,4 +431,49 @@ func TestSaverIsBounded(t *testing.T) {
 		}
 		b.end()
 	})
+}
+
+// What the load leaves out is deleted, or a removal would miss it, and it would be back with larger limits. Where there is too
+// much of it to delete, no removal is forgotten.
+func TestLoadLeavesNothingBehind(t *testing.T) {
+	for _, maxDirty := range []int{100, 1} {
+		disk := newMemory()
+		for _, key := range []string{"a", "b", "c", "large", "a key"} {
+			disk.records[key] = protocol.Entry{Term: 1, Expire: 1, Value: bytes.Repeat([]byte("x"), len(key))}
+		}
+		disk.state.Removals = removals(7)
+		p, err := New(Config{
+			Self: "tcp://127.0.0.1:1", Members: []protocol.Member{{URL: "tcp://127.0.0.1:1", API: "tcp://127.0.0.1:2"}},
+			Storage: disk, MaxKeys: 2, MaxKey: 4, MaxValue: 4,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.saver.maxDirty = maxDirty
+		if _, err := p.load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		p.saver.saveRemovals(removals(8))
+		keys, forgotten := p.saver.takeDirty()
+		if maxDirty == 1 && len(forgotten) > 0 {
+			t.Errorf("%v may be forgotten, although copies are on the disk that nothing deletes", forgotten)
+		}
+		if maxDirty == 1 {
+			continue
+		}
+		if !slices.Equal(forgotten, removals(7)) {
+			t.Errorf("%v may be forgotten", forgotten)
+		}
+		if err := p.saver.saveCopies(t.Context(), keys); err != nil {
+			t.Fatal(err)
+		}
+		for key := range disk.records {
+			if !p.table.Get(key).Held() {
+				t.Errorf("%q is on the disk, and not in memory", key)
+			}
+		}
+		if len(disk.records) != 2 {
+			t.Errorf("%d copies are on the disk", len(disk.records))
+		}
+	}
 }

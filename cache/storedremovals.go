@@ -16,12 +16,8 @@ type storedRemovals struct {
 	neverDrop bool                      // nothing is ever taken off
 }
 
-func newStoredRemovals(stored []protocol.Removal) storedRemovals {
-	l := storedRemovals{stored: map[protocol.Removal]bool{}}
-	for _, r := range stored {
-		l.stored[r] = true
-	}
-	return l
+func newStoredRemovals() storedRemovals {
+	return storedRemovals{stored: map[protocol.Removal]bool{}}
 }
 
 // set takes over what is known now, and reports whether any of it is new.
