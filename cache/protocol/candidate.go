@@ -96,7 +96,7 @@ func (m *Machine) repeatQuestion(k *key) {
 	}
 }
 
-// countVote counts a vote, releases one that is late, and asks for a fresh copy.
+// countVote counts a vote, releases one that is late, notes that there is a copy, and asks for one that is fresh.
 func (m *Machine) countVote(from string, a Answer) {
 	if !m.hasVote(m.peers[from]) {
 		m.counters.Ignored++
@@ -104,6 +104,11 @@ func (m *Machine) countVote(from string, a Answer) {
 	}
 	k := m.keys[a.Key]
 	standing := k != nil && k.state == Candidate && k.votesRequested
+	// Of a fetch under way, too: the answer of who has the copy may come after those of the majority. A peer of the
+	// original would keep it, whatever it is told.
+	if k != nil && k.state >= Candidate && a.Expire > 0 && !m.isOriginal(from) {
+		k.copyElsewhere = true
+	}
 	// A yes that cannot win any more still binds its voter: release it, unless it belongs to the fetch under way.
 	if a.Yes && (!standing || a.Term < k.term || k.awaitingCopy) && (k == nil || k.state != Fetching || a.Term != k.term) {
 		m.send(from, Release{a.Key, a.Term, true}) // a late vote has no effect

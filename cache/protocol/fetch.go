@@ -199,11 +199,13 @@ func (m *Machine) handleFetched(in Fetched) {
 // other peers make them fetch their own.
 func (m *Machine) serveUncached(k *key, in Fetched) {
 	e := Entry{Term: k.term, Expire: m.now.Wall + 1, Made: k.fetchBegan, Digest: Digest(in.Value), Value: in.Value}
+	// A copy from before would be served in its place, here or elsewhere.
+	stale := k.copyElsewhere || m.setup.Table.Get(k.name).Held()
 	m.send("", Release{k.name, k.term, true}) // Used: the origin was called in this term
 	k.wanted, k.failure = false, failure{}
 	m.setState(k, Idle, "", "fetched, not kept")
 	m.serve(k, e)
-	if m.setup.Table.Get(k.name).Held() { // a copy from before would be served in its place, here or elsewhere
+	if stale {
 		m.startRemoval(RemoveKeys{Scope: OneKey, Name: k.name, Until: m.now.Boot})
 	}
 	m.startCandidacyIfWanted(k)

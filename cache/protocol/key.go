@@ -34,6 +34,7 @@ type key struct {
 	awaitingCopy   bool   // a fresh copy is elsewhere and was asked for
 	newestCopyPeer string // who has the newest copy, newer than ours, or a fresh one
 	newestExpire   int64  // when the newest expires
+	copyElsewhere  bool   // someone has said in this term that it has a copy; kept while fetching
 
 	// A fetching peer's.
 	fetchBegan int64 // Unix milliseconds
@@ -105,6 +106,9 @@ func (m *Machine) setState(k *key, to State, boundTo, why string) {
 	}
 	if to != Candidate {
 		k.votesRequested, k.votes, k.awaitingCopy, k.outbid, k.newestCopyPeer, k.newestExpire = false, nil, false, false, "", 0
+	}
+	if to < Candidate {
+		k.copyElsewhere = false
 	}
 	if to != Fetching {
 		k.promised = nil
