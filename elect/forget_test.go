@@ -78,7 +78,14 @@ func TestForget(t *testing.T) {
 		if err != nil || len(events) != 1 || events[0].Reason != "forgotten by alice" {
 			t.Errorf("the history: %+v, %v", events, err)
 		}
-
+		// What was interrupted can be done again: only a further place is left.
+		if err := st.EndSession(t.Context(), hold(t, st, elect.Leases("r", 2)[1]), "stopped"); err != nil {
+			t.Fatal(err)
+		}
+		if err := forget(time.Hour); err != nil || len(roleNames(t, st)) != 1 {
+			t.Errorf("with a further place alone: %v, left are %q", err, roleNames(t, st))
+		}
+		refused("forgotten", lease.ErrNotFound)
 	})
 }
 
@@ -89,13 +96,15 @@ func TestForgetVacant(t *testing.T) {
 		clock := &leasetest.BubbleClock{}
 		hold(t, st, elect.Leases("crashed", 1)[0], lease.ID{Space: elect.OnceSpace, Key: "yearly"},
 			lease.ID{Space: "shard", Key: "orders"}, lease.ID{Space: "job", Key: "nightly"})
-		if err := st.EndSession(t.Context(), hold(t, st, elect.Leases("released", 2)...), "stopped"); err != nil {
-			t.Fatal(err)
+		for _, ids := range [][]lease.ID{elect.Leases("released", 2), elect.Leases("half", 1)} {
+			if err := st.EndSession(t.Context(), hold(t, st, ids...), "stopped"); err != nil {
+				t.Fatal(err)
+			}
 		}
 		time.Sleep(month / 2)
 		hold(t, st, elect.Leases("newer", 1)...)
 		time.Sleep(month/2 + time.Minute)
-		hold(t, st, elect.Leases("held", 1)...)
+		hold(t, st, elect.Leases("held", 1)[0], elect.Leases("half", 2)[1])
 		forget := func() int {
 			n, err := elect.ForgetVacant(t.Context(), st, clock, month, "age")
 			if err != nil {
@@ -111,8 +120,8 @@ func TestForgetVacant(t *testing.T) {
 			t.Errorf("left are %+v, %v", spaces, err)
 		}
 		time.Sleep(366 * 24 * time.Hour)
-		if n := forget(); n != 3 {
-			t.Errorf("a year later it forgot %d leases, want 3: newer, held and the yearly job", n)
+		if n := forget(); n != 5 {
+			t.Errorf("a year later it forgot %d leases, want 5: newer, held, half's two places and the yearly job", n)
 		}
 	})
 }
