@@ -199,7 +199,7 @@ func (c *campaign) checkHolders(ctx context.Context) error {
 	return nil
 }
 
-// companionLeases is what to watch for the role that this one is held with.
+// companionLeases is what to watch for the role that this one is held with. Its further places are read each interval.
 func (c *campaign) companionLeases() []lease.ID { return Leases(c.With, 1) }
 
 func (c *campaign) isCompanionHere(ctx context.Context) (bool, error) {

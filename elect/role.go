@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -57,11 +58,17 @@ func Leases(role string, holders int) []lease.ID {
 	return ids
 }
 
-// HeldBeside asks the store whether the role (the first place of it) is held by an instance of the keeper's name: on the same host,
+// HeldBeside asks the store whether a place of the role is held by an instance of the keeper's name: on the same host,
 // where names are host names.
 func HeldBeside(ctx context.Context, k *lease.Keeper, role string) (bool, error) {
-	l, err := k.Store().Get(ctx, Leases(role, 1)[0])
-	return err == nil && l.Held() && strings.EqualFold(l.Holder.Name, k.Instance().Name), err
+	beside := func(l lease.Lease) bool { return l.Held() && strings.EqualFold(l.Holder.Name, k.Instance().Name) }
+	// It is asked each interval: most roles have one holder, who says so, and there is nothing more to read.
+	first, err := k.Store().Get(ctx, Leases(role, 1)[0])
+	if err != nil || beside(first) || first.Held() && first.Places == 1 {
+		return err == nil && beside(first), err
+	}
+	held, err := heldPlaces(ctx, k.Store(), role)
+	return err == nil && slices.ContainsFunc(held, beside), err
 }
 
 // placeOf is the number of a place in its role, from 1.

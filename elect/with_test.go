@@ -64,3 +64,39 @@ func TestWithLosesItsCompanion(t *testing.T) {
 		until(t, timing.Timeout+11*timing.Interval, "near stops", func() bool { return s.who("near") == "" })
 	})
 }
+
+// Of a companion with several holders, each place counts.
+func TestWithSeveralHolders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(nil)
+		idle := func(ctx context.Context, _ elect.Term) error { <-ctx.Done(); return ctx.Err() }
+		holders := func(role, names string) {
+			t.Helper()
+			until(t, timing.Timeout+11*timing.Interval, role+" on "+names, func() bool {
+				all, err := elect.Holders(t.Context(), store, role)
+				got := ""
+				for _, p := range all {
+					got += p.Name
+				}
+				return (err == nil || errors.Is(err, elect.ErrVacant)) && got == names
+			})
+		}
+		main := elect.Config{Role: "main", Holders: 2}
+		near := elect.Config{Role: "near", Holders: 2, With: "main"}
+		a := start(t, store, "a")
+		first := a.run(t, elect.Run, main, idle)
+		holders("main", "a")
+		b := start(t, store, "b")
+		second := b.run(t, elect.Run, main, idle)
+		holders("main", "ab")
+		start(t, store, "a").run(t, elect.Run, near, idle)
+		holders("near", "a")
+		start(t, store, "b").run(t, elect.Run, near, idle)
+		holders("near", "ab")
+		first.cancel(errStop)
+		holders("main", "b")
+		holders("near", "b")
+		second.cancel(errStop)
+		holders("near", "")
+	})
+}
