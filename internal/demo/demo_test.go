@@ -1,7 +1,9 @@
 package demo
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -11,11 +13,14 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/internal/resp"
+	"github.com/understudy-ha/understudy/lease"
 )
 
 // What takes the batches must see what the demonstration says does not happen.
@@ -185,4 +190,49 @@ func TestDemoWriterCountsLosses(t *testing.T) {
 	if n, err := w.countLost(t.Context()); n != 1 || err != nil || w.String() != "3 writes acknowledged, 1 lost, 0 refused" {
 		t.Errorf("%d lost, %v; %v", n, err, w)
 	}
+}
+
+// beatServer answers beats or, frozen, nothing.
+type beatServer struct {
+	frozen bool
+	last   time.Time
+	gap    time.Duration // the longest between two beats
+}
+
+func (b *beatServer) RoundTrip(r *http.Request) (*http.Response, error) {
+	if b.frozen {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
+	if !b.last.IsZero() {
+		b.gap = max(b.gap, time.Since(b.last))
+	}
+	b.last = time.Now()
+	return &http.Response{
+		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(strings.NewReader(`{"accepted": 1}`)),
+	}, nil
+}
+
+// A server that is frozen does not make the sources look silent.
+func TestDemoBeatsPastAFrozenServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		frozen, healthy := &beatServer{frozen: true}, &beatServer{}
+		var to []*client.Client
+		for _, server := range []http.RoundTripper{frozen, frozen, healthy} {
+			c, err := client.New(client.Config{URL: "http://127.0.0.1:1", HTTP: &http.Client{Transport: server}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			to = append(to, c)
+		}
+		d := &demo{cfg: Config{Timing: lease.Timing{Interval: time.Second}}}
+		limit := (&monitorAct{d: d}).limit()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*limit)
+		defer cancel()
+		Beat(ctx, to, d.beatEvery(), "sensor-1")
+		if healthy.last.IsZero() || healthy.gap > limit/2 {
+			t.Errorf("%v between two beats, of the %v after which a source is silent", healthy.gap, limit)
+		}
+	})
 }

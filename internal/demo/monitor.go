@@ -65,7 +65,8 @@ func Beat(ctx context.Context, to []*client.Client, every time.Duration, sources
 	}
 	for tick := time.NewTicker(every); ; {
 		for _, c := range to {
-			call, cancel := context.WithTimeout(ctx, callTimeout)
+			// A server that is frozen must not make a source look silent before the next one is tried.
+			call, cancel := context.WithTimeout(ctx, min(callTimeout, 2*every))
 			taken, err := c.Beats(call, beats...)
 			cancel()
 			if err == nil && taken.Accepted == len(beats) {
