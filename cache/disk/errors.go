@@ -15,6 +15,9 @@ var (
 	// newer version of this one.
 	ErrFile = errors.New("disk: the file cannot be used")
 
+	// errVersion is that a file of this program has a version that was never made: its header is damaged.
+	errVersion = errors.New("which no understudy has made")
+
 	errClosed = errors.New("disk: the storage is closed")
 )
 

@@ -154,7 +154,7 @@ func (s *Storage) checkFile(ctx context.Context) (has int64, err error) {
 	case has > version:
 		return 0, fmt.Errorf("%w: %s has version %d, made by a newer understudy, and this one knows %d: use the newer program, or name another directory", ErrFile, s.path, has, version)
 	case has != version:
-		return 0, fmt.Errorf("%w: %s has version %d, which no understudy has made; %s", ErrFile, s.path, has, repair)
+		return 0, fmt.Errorf("%w: %s has version %d, %w; %s", ErrFile, s.path, has, errVersion, repair)
 	}
 	return has, nil
 }

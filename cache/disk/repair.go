@@ -71,7 +71,11 @@ func inspect(ctx context.Context, s *Storage, out *Repaired) (state cache.State,
 	if s.file, err = os.Stat(s.path); err != nil {
 		return state, err
 	}
-	if _, err := s.checkFile(ctx); err != nil {
+	_, err = s.checkFile(ctx)
+	switch {
+	case errors.Is(err, errVersion):
+		out.Damage = err.Error() // of the header alone, perhaps: the rest is read
+	case err != nil:
 		if _, damaged := errors.AsType[*sqlite.Error](err); damaged {
 			out.Damage = err.Error()
 			return state, nil

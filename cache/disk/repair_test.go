@@ -116,3 +116,25 @@ func TestRepairLeavesTheRest(t *testing.T) {
 		}
 	}
 }
+
+// A version that was never made is damage in the file's header, and what is behind the header is kept.
+func TestRepairOfAVersionThatNeverWas(t *testing.T) {
+	for _, version := range []byte{0, 0xff} { // user_version is 4 bytes at 60
+		dir := t.TempDir()
+		path, data := used(t, dir)
+		copy(data[60:], bytes.Repeat([]byte{version}, 4))
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(dir, nil); !errors.Is(err, ErrFile) || !strings.Contains(err.Error(), "cache repair") {
+			t.Errorf("it opens with %v", err)
+		}
+		out, err := Repair(t.Context(), dir)
+		if err != nil || out.Aside == "" || out.Ceiling != 7000 || out.Removals != 1 {
+			t.Errorf("repaired: %+v, %v", out, err)
+		}
+		if err := open(t, dir).Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
