@@ -178,6 +178,7 @@ func (c *campaign) acquire(ctx context.Context) (*lease.HeldLease, error) {
 		if err == nil || !errors.Is(err, ErrMoved) {
 			return held, err
 		}
+		report.clear()
 	}
 }
 

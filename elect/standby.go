@@ -28,6 +28,13 @@ func (r *standbyReport) show(l lease.Lease) {
 	r.shown[l.ID] = l
 }
 
+// clear is for a campaign that contends no more: it will not see that another holds the role.
+func (r *standbyReport) clear() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.shown = nil
+}
+
 // run logs until ctx ends.
 func (r *standbyReport) run(ctx context.Context, c *campaign) {
 	for wait := c.Keeper.Timing().Interval; lease.Sleep(ctx, c.Keeper.Clock(), wait); wait = reportEvery - backoff.Random(reportEvery/10) {

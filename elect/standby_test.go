@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -68,6 +69,50 @@ func TestStandbySaysWhoIsPrimary(t *testing.T) {
 			if n := strings.Count(log.String(), said); n < least || n > least+2 {
 				t.Errorf("%q was said %d times in ten minutes:\n%s", said, n, log.String())
 			}
+		}
+	})
+}
+
+// lines is a log that may be read while others write to it.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// next returns what is written within ten minutes.
+func (l *lines) next() string {
+	l.mu.Lock()
+	l.text.Reset()
+	l.mu.Unlock()
+	time.Sleep(10 * time.Minute)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// A standby that waits for its companion again has seen nothing of its role since.
+func TestStandbyForgetsWhomItSaw(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(nil)
+		s := newStage(t)
+		var log lines
+		start(t, store, "a").run(t, elect.Run, elect.Config{Role: "near"}, s.work(0))
+		until(t, time.Second, "a plays", func() bool { return s.who("near") == "a" })
+		companion := start(t, store, "b").run(t, elect.Run, elect.Config{Role: "main"}, s.work(0))
+		start(t, store, "b").run(t, elect.Run, elect.Config{Role: "near", With: "main", Logger: slog.New(slog.NewTextHandler(&log, nil))}, s.work(0))
+		if said := log.next(); !strings.Contains(said, "primary=a") {
+			t.Errorf("beside its companion it did not say who is primary:\n%s", said)
+		}
+		_ = companion.result()
+		time.Sleep(2 * timing.Interval)
+		if said := log.next(); !strings.Contains(said, "waits for the companion role") || strings.Contains(said, "primary=a") {
+			t.Errorf("without its companion it said:\n%s", said)
 		}
 	})
 }
