@@ -3,6 +3,7 @@ package elect_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -74,11 +75,11 @@ func TestWithSeveralHolders(t *testing.T) {
 			t.Helper()
 			until(t, timing.Timeout+11*timing.Interval, role+" on "+names, func() bool {
 				all, err := elect.Holders(t.Context(), store, role)
-				got := ""
+				var got strings.Builder
 				for _, p := range all {
-					got += p.Name
+					got.WriteString(p.Name)
 				}
-				return (err == nil || errors.Is(err, elect.ErrVacant)) && got == names
+				return (err == nil || errors.Is(err, elect.ErrVacant)) && got.String() == names
 			})
 		}
 		main := elect.Config{Role: "main", Holders: 2}
