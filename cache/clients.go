@@ -49,8 +49,10 @@ func newClientServer(p *Peer, writes *zmtp.Budget) *clientServer {
 }
 
 func (s *clientServer) listen(addr string) error {
+	// A client that is slow is refused values before it has taken so much of what all may have waiting that it is disconnected.
+	queue := int(s.cfg.writeBudget() / 4)
 	cfg := zmtp.Config{
-		Kind: zmtp.ROUTER, Queue: max(32<<20, 2*s.cfg.MaxValue), MaxMessage: s.cfg.MaxKey + maxRequest, MaxFrames: 16, Budget: s.writes, Log: s.cfg.Log,
+		Kind: zmtp.ROUTER, Queue: queue, MaxMessage: s.cfg.MaxKey + maxRequest, MaxFrames: 16, Budget: s.writes, Log: s.cfg.Log,
 		Handler: zmtp.Handler{Connected: s.connected, Message: s.handleRequest, Disconnected: s.disconnected},
 	}
 	if s.cfg.Curve != nil {

@@ -39,7 +39,7 @@ func New(cfg Config) (*Peer, error) {
 	p.table = newTable(p.cfg.MaxKeys, p.cfg.MaxBytes, func(key string) { p.saver.save(key) })
 	p.saver = newSaver(p.cfg, p.table, &p.counters)
 	p.loop = newLoop(p)
-	writes := zmtp.NewBudget(max(p.cfg.MaxBytes/4, 4*int64(p.cfg.MaxValue)))
+	writes := zmtp.NewBudget(p.cfg.writeBudget())
 	p.clients = newClientServer(p, writes)
 	p.links = newLinks(p.cfg, &p.counters, writes, p.loop.report)
 	p.fetches = newFetches(p.cfg, &p.counters, func(f protocol.Fetched) { p.loop.report(event{in: f}) })
@@ -47,6 +47,9 @@ func New(cfg Config) (*Peer, error) {
 	p.saver.durable = func(ticket uint64, err error) { p.loop.reportStored(func() { p.loop.durable(ticket, err) }) }
 	return p, nil
 }
+
+// writeBudget is how many bytes may wait to be written on all connections together.
+func (c Config) writeBudget() int64 { return max(c.MaxBytes/4, 4*int64(c.MaxValue)) }
 
 // Run, which may be called once, loads the storage, listens and serves until ctx
 // ends. Then it ends the fetches under way and waits for the origin to return, at

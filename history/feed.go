@@ -17,6 +17,8 @@ type Feed struct {
 	// seen are the latest MaxRead events, by id, and ids is their order: in a log that was set back they are not new.
 	seen map[int64]time.Time
 	ids  []int64
+	// began is from when on it follows: of an event that it was only told the id of, the time is not known.
+	began time.Time
 }
 
 // lateness is longer than any statement that writes an event may take.
@@ -30,7 +32,7 @@ const clocksDiffer = time.Minute
 
 // NewFeed follows the log from after the given id, which is 0 or that of an event.
 func NewFeed(log Log, after int64) *Feed {
-	return &Feed{log: log, gaps: newGaps(after), last: Event{ID: after}, seen: map[int64]time.Time{}}
+	return &Feed{log: log, gaps: newGaps(after), last: Event{ID: after}, seen: map[int64]time.Time{}, began: time.Now()}
 }
 
 // Next returns the events that have appeared since the last call, oldest id
@@ -106,12 +108,16 @@ func (f *Feed) rewind(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	last := f.last.At
+	if last.IsZero() {
+		last = f.began
+	}
 	after := int64(0)
 	for i, e := range newest {
 		if i == 0 {
 			after = e.ID - 1
 		}
-		if e.At.Before(f.last.At.Add(-clocksDiffer)) {
+		if e.At.Before(last.Add(-clocksDiffer)) {
 			after = e.ID
 		}
 	}

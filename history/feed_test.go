@@ -163,6 +163,23 @@ func TestFeedOfALogThatWasSetBack(t *testing.T) {
 	}
 }
 
+// TestFeedThatHasReadNothing: what was before a feed began is not new, though the log was set back before its first reading.
+func TestFeedThatHasReadNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &log{}
+		for id := range int64(10) {
+			time.Sleep(time.Hour)
+			l.show(id + 1)
+		}
+		time.Sleep(time.Hour)
+		f := history.NewFeed(l, 10)
+		l.events = l.events[:9]
+		next(t, f)
+		l.show(10)
+		next(t, f, 10)
+	})
+}
+
 // TestFeedOfALogThatWasTrimmed: what follows the last event is new, and nothing else, however much was trimmed.
 func TestFeedOfALogThatWasTrimmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -186,7 +186,7 @@ function actions(b, shown) {
 async function showPayload(b, button, shown) {
   button.disabled = true;
   try {
-    const answer = await ask(at(b.queue, `/messages/${encodeURIComponent(b.id)}/payload`));
+    const answer = await ask(at(b.queue, `/messages/${encodeURIComponent(b.id)}/payload`), { signal: AbortSignal.timeout(60_000) }); // it may be long, and has a minute
     const bytes = new Uint8Array(await answer.arrayBuffer());
     setText(shown, readable(bytes) + (bytes.length > mostText ? `\n… and ${count(bytes.length - mostText)} bytes more` : ''));
   } catch (err) {

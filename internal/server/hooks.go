@@ -42,6 +42,7 @@ type hook struct {
 	window  time.Duration // how long an event waits for this instance to become primary
 	logger  *slog.Logger
 	waiting chan seenEvent
+	left    []seenEvent               // taken when the server stopped, and not run
 	led     atomic.Pointer[time.Time] // when this instance was last seen as primary; nil: never
 
 	ok, failed, killed, dropped atomic.Uint64
@@ -190,9 +191,12 @@ func (h *hook) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case e := <-h.waiting:
-			if h.mine(ctx, e) {
+			switch {
+			case h.mine(ctx, e):
 				h.tell(ctx, e)
-			} else if h.isLost(e) {
+			case ctx.Err() != nil:
+				h.left = append(h.left, e)
+			case h.isLost(e):
 				h.giveUp(e)
 			}
 		}
@@ -243,9 +247,12 @@ func (h *hook) giveUp(e seenEvent) {
 // giveUpWaiting counts and logs what is lost with the server's stop: there may be a thousand, in one line. The
 // other goroutines of the hook have ended.
 func (h *hook) giveUpWaiting() {
-	var lost []int64
 	for len(h.waiting) > 0 {
-		if e := <-h.waiting; h.isLost(e) {
+		h.left = append(h.left, <-h.waiting)
+	}
+	var lost []int64
+	for _, e := range h.left {
+		if h.isLost(e) {
 			lost = append(lost, e.ID)
 		}
 	}

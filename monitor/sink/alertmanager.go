@@ -22,7 +22,6 @@ const (
 	alertsPath = "/api/v2/alerts"
 	// skipFor is how long a member that did not answer is only asked when no
 	// other takes an alert: one that hangs must not slow down ten thousand of them.
-	// It is given every end: all attempts at an end are over before skipFor is.
 	skipFor = 10 * time.Second
 	// endings is how often the end of an alert is given to a cluster until all
 	// members have taken it; one that misses it would show the alert for years.
@@ -98,9 +97,13 @@ func (am *alertmanager) deliver(ctx context.Context, a alarm) dispatch.Answer {
 	}
 	a.Payload, a.ContentType = payload, jsonType
 	now := time.Now()
+	skip := skipFor
+	if a.m.Status == monitor.Abated {
+		skip = grace // all attempts at an end are over before skipFor is
+	}
 	var first, last []*member
 	for _, m := range am.members {
-		if a.m.Status == monitor.Onset && m.isSkipped(now) {
+		if m.isSkipped(now, skip) {
 			last = append(last, m)
 		} else {
 			first = append(first, m)
@@ -114,11 +117,11 @@ func (am *alertmanager) deliver(ctx context.Context, a alarm) dispatch.Answer {
 	return got.answer(a, last)
 }
 
-// isSkipped reports whether others are asked before it.
-func (m *member) isSkipped(now time.Time) bool {
+// isSkipped reports whether others are asked before it, as it did not answer so short a time ago.
+func (m *member) isSkipped(now time.Time, after time.Duration) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return !m.silent.IsZero() && now.Sub(m.silent) < skipFor
+	return !m.silent.IsZero() && now.Sub(m.silent) < after
 }
 
 // recordAnswer notes whether it has answered.

@@ -108,10 +108,11 @@ func (s *Store) installRules(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, s.sql("UPDATE {{schema}}.rule_set SET entry = hash = {{hash}} WHERE entry <> (hash = {{hash}})"))
 		return err
 	})
-	if code := pgCode(err); found.installed && (code == codeOtherView || code == codeOtherFunction) {
+	if code := pgCode(err); code == codeOtherView || code == codeOtherFunction {
 		// A later version has added to them, and an operator has gone back. Its entry points serve this program's callers as before.
+		// They count as used, or every start would try again, and fail for a role that may not create.
 		s.log.Warn("entry points of a later version kept", "err", err)
-		return nil
+		_, err = tx.Exec(ctx, s.sql("UPDATE {{schema}}.rule_set SET used = clock_timestamp() WHERE entry"))
 	}
 	return err
 }
