@@ -104,13 +104,9 @@ func (b *poller) newEvents(ctx context.Context) ([]history.Event, error) {
 	if b.feed != nil {
 		return b.feed.Next(ctx)
 	}
-	newest, err := b.s.cfg.Store.Read(ctx, history.Query{Newest: true, Limit: 1})
+	after, err := history.NewestID(ctx, b.s.cfg.Store)
 	if err != nil {
 		return nil, err
-	}
-	after := int64(0)
-	if len(newest) > 0 {
-		after = newest[0].ID
 	}
 	b.feed = history.NewFeed(b.s.cfg.Store, after)
 	b.s.stream.startAfter(after)

@@ -490,31 +490,12 @@ func TestRunRefuses(t *testing.T) {
 	}
 }
 
-// damaged is a store that is found damaged at a renewal.
-type damaged struct{ lease.Store }
-
-func (damaged) RenewSession(context.Context, string) (lease.Renewal, error) {
-	return lease.Renewal{}, fmt.Errorf("page 7: %w", lease.ErrDamaged)
-}
-
-func damagedKeeper(t *testing.T, store lease.Store, timing lease.Timing) *lease.Keeper {
-	t.Helper()
-	k, err := lease.NewKeeper(lease.KeeperConfig{Store: damaged{store}, Instance: lease.NewInstance("a", ""), Timing: timing, Clock: &leasetest.BubbleClock{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	kept := make(chan struct{})
-	go func() { defer close(kept); _ = k.Run(t.Context()) }()
-	t.Cleanup(func() { <-kept })
-	return k
-}
-
 // Without a session that can ever be had again there is nothing to wait for.
 func TestKeeperThatCannotContinue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFloor(t)
 		f.offer(1)
-		k := damagedKeeper(t, f.store, claim.Windows{}.WithDefaults().Timing())
+		k := leasetest.NewDamagedKeeper(t, f.store, claim.Windows{}.WithDefaults().Timing())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if err := claim.Run(ctx, claim.Config{Space: "work", Keeper: k, Table: f.table}, f.work("a")); !errors.Is(err, lease.ErrDamaged) {

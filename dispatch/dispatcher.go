@@ -122,7 +122,8 @@ func (d *Dispatcher) deliver(ctx context.Context, fail func(error)) {
 	r := run{d: d, calls: calls, polls: polls, started: &started}
 	stopping := ctx.Done()
 	var hard, giveUp <-chan time.Time
-	var stop func() bool
+	stop := func() bool { return false } // of the one of these timers that runs
+	defer func() { stop() }()
 	for !d.m.isDone() {
 		now := d.clock.Now()
 		d.report.tick(now)
@@ -145,16 +146,13 @@ func (d *Dispatcher) deliver(ctx context.Context, fail func(error)) {
 			d.m.stop()
 			cancelPolls()
 			hard, stop = d.clock.Timer(d.cfg.StopGrace)
-			defer stop()
 		case <-hard:
 			hard = nil
 			cancelWork(errStopped)
 			giveUp, stop = d.clock.Timer(stopTimeout)
-			defer stop()
 		case <-giveUp:
 			if d.isTargetLate() {
 				giveUp, stop = d.clock.Timer(stopTimeout)
-				defer stop()
 				break
 			}
 			stopTimer()

@@ -3,7 +3,6 @@ package dispatch_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -85,31 +84,12 @@ func TestStopsWhileTheTargetIsDeaf(t *testing.T) {
 	}
 }
 
-// damaged is a store that is found damaged at a renewal.
-type damaged struct{ lease.Store }
-
-func (damaged) RenewSession(context.Context, string) (lease.Renewal, error) {
-	return lease.Renewal{}, fmt.Errorf("page 7: %w", lease.ErrDamaged)
-}
-
-func damagedKeeper(t *testing.T, store lease.Store, timing lease.Timing) *lease.Keeper {
-	t.Helper()
-	k, err := lease.NewKeeper(lease.KeeperConfig{Store: damaged{store}, Instance: lease.NewInstance("a", ""), Timing: timing, Clock: &leasetest.BubbleClock{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	kept := make(chan struct{})
-	go func() { defer close(kept); _ = k.Run(t.Context()) }()
-	t.Cleanup(func() { <-kept })
-	return k
-}
-
 // A dispatcher that can never have a session again does not wait for one.
 func TestKeeperThatCannotContinue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlace(t)
 		p.add("k", 1)
-		k := damagedKeeper(t, p.store, windows.Timing())
+		k := leasetest.NewDamagedKeeper(t, p.store, windows.Timing())
 		d, err := dispatch.New(dispatch.Config{Name: "q", Keeper: k, Claims: p.store.Claims(), Queue: p.store.Queue(), Target: newTarget(), Windows: windows})
 		if err != nil {
 			t.Fatal(err)

@@ -437,30 +437,11 @@ func TestHoldersDiffer(t *testing.T) {
 	}
 }
 
-// damaged is a store that is found damaged at a renewal.
-type damaged struct{ lease.Store }
-
-func (damaged) RenewSession(context.Context, string) (lease.Renewal, error) {
-	return lease.Renewal{}, fmt.Errorf("page 7: %w", lease.ErrDamaged)
-}
-
-func damagedKeeper(t *testing.T, store lease.Store, timing lease.Timing) *lease.Keeper {
-	t.Helper()
-	k, err := lease.NewKeeper(lease.KeeperConfig{Store: damaged{store}, Instance: lease.NewInstance("a", ""), Timing: timing, Clock: &leasetest.BubbleClock{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	kept := make(chan struct{})
-	go func() { defer close(kept); _ = k.Run(t.Context()) }()
-	t.Cleanup(func() { <-kept })
-	return k
-}
-
 // A campaign of an instance that can never have a session again does not wait for one.
 func TestKeeperThatCannotContinue(t *testing.T) {
 	for _, with := range []string{"", "other"} {
 		synctest.Test(t, func(t *testing.T) {
-			k := damagedKeeper(t, memory.New(nil), timing)
+			k := leasetest.NewDamagedKeeper(t, memory.New(nil), timing)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			err := elect.Run(ctx, elect.Config{Keeper: k, Role: "r", With: with}, func(ctx context.Context, _ elect.Term) error {

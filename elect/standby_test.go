@@ -5,13 +5,13 @@ import (
 	"context"
 	"log/slog"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/understudy-ha/understudy/elect"
+	"github.com/understudy-ha/understudy/internal/testkit/syncbuffer"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/lease/leasetest"
 	"github.com/understudy-ha/understudy/store/memory"
@@ -73,27 +73,11 @@ func TestStandbySaysWhoIsPrimary(t *testing.T) {
 	})
 }
 
-// lines is a log that may be read while others write to it.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-// next returns what is written within ten minutes.
-func (l *lines) next() string {
-	l.mu.Lock()
-	l.text.Reset()
-	l.mu.Unlock()
+// saidNext returns what is written to a log within ten minutes.
+func saidNext(log *syncbuffer.Buffer) string {
+	before := len(log.String())
 	time.Sleep(10 * time.Minute)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
+	return log.String()[before:]
 }
 
 // A standby that waits for its companion again has seen nothing of its role since.
@@ -101,17 +85,17 @@ func TestStandbyForgetsWhomItSaw(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New(nil)
 		s := newStage(t)
-		var log lines
+		var log syncbuffer.Buffer
 		start(t, store, "a").run(t, elect.Run, elect.Config{Role: "near"}, s.work(0))
 		until(t, time.Second, "a plays", func() bool { return s.who("near") == "a" })
 		companion := start(t, store, "b").run(t, elect.Run, elect.Config{Role: "main"}, s.work(0))
 		start(t, store, "b").run(t, elect.Run, elect.Config{Role: "near", With: "main", Logger: slog.New(slog.NewTextHandler(&log, nil))}, s.work(0))
-		if said := log.next(); !strings.Contains(said, "primary=a") {
+		if said := saidNext(&log); !strings.Contains(said, "primary=a") {
 			t.Errorf("beside its companion it did not say who is primary:\n%s", said)
 		}
 		_ = companion.result()
 		time.Sleep(2 * timing.Interval)
-		if said := log.next(); !strings.Contains(said, "waits for the companion role") || strings.Contains(said, "primary=a") {
+		if said := saidNext(&log); !strings.Contains(said, "waits for the companion role") || strings.Contains(said, "primary=a") {
 			t.Errorf("without its companion it said:\n%s", said)
 		}
 	})

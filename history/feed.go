@@ -30,6 +30,15 @@ const maxGaps = 10_000
 // clocksDiffer is more than the wall clocks of a store and of the copy that replaces it may differ by.
 const clocksDiffer = time.Minute
 
+// NewestID is the id of the newest event, after which a [Feed] sees what is new; 0 if there is none.
+func NewestID(ctx context.Context, log Log) (int64, error) {
+	newest, err := log.Read(ctx, Query{Newest: true, Limit: 1})
+	if err != nil || len(newest) == 0 {
+		return 0, err
+	}
+	return newest[0].ID, nil
+}
+
 // NewFeed follows the log from after the given id, which is 0 or that of an event.
 func NewFeed(log Log, after int64) *Feed {
 	return &Feed{log: log, gaps: newGaps(after), last: Event{ID: after}, seen: map[int64]time.Time{}, began: time.Now()}

@@ -572,25 +572,6 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
-// damaged is a store that is found damaged at a renewal.
-type damaged struct{ lease.Store }
-
-func (damaged) RenewSession(context.Context, string) (lease.Renewal, error) {
-	return lease.Renewal{}, fmt.Errorf("page 7: %w", lease.ErrDamaged)
-}
-
-func damagedKeeper(t *testing.T, store lease.Store, timing lease.Timing) *lease.Keeper {
-	t.Helper()
-	k, err := lease.NewKeeper(lease.KeeperConfig{Store: damaged{store}, Instance: lease.NewInstance("a", ""), Timing: timing, Clock: &leasetest.BubbleClock{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	kept := make(chan struct{})
-	go func() { defer close(kept); _ = k.Run(t.Context()) }()
-	t.Cleanup(func() { <-kept })
-	return k
-}
-
 // An instance that can never have a session again serves no jobs.
 func TestKeeperThatCannotContinue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -598,7 +579,7 @@ func TestKeeperThatCannotContinue(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		var ran atomic.Int64
-		err := job.Serve(ctx, job.Config{Keeper: damagedKeeper(t, store, timing), Store: store.Jobs(), Offers: counted(1, "1h", &ran)})
+		err := job.Serve(ctx, job.Config{Keeper: leasetest.NewDamagedKeeper(t, store, timing), Store: store.Jobs(), Offers: counted(1, "1h", &ran)})
 		if !errors.Is(err, lease.ErrDamaged) {
 			t.Errorf("Serve returned %v", err)
 		}

@@ -83,13 +83,9 @@ func serveHooks(ctx context.Context, log *slog.Logger, hooks []settings.Hook, st
 func (s *servedHooks) findEnd(ctx context.Context) error {
 	call, cancel := context.WithTimeout(ctx, instance.CallTimeout)
 	defer cancel()
-	last, err := s.log.Read(call, history.Query{Newest: true, Limit: 1})
+	after, err := history.NewestID(call, s.log)
 	if err != nil {
 		return err
-	}
-	after := int64(0)
-	if len(last) > 0 {
-		after = last[0].ID
 	}
 	s.feed = history.NewFeed(s.log, after)
 	return nil
