@@ -13,19 +13,18 @@ import (
 	"github.com/understudy-ha/understudy/fault"
 )
 
-// proving reports whether long runs are wanted, and the seed of what is random.
-func proving() (prove bool, seed uint64) {
-	seed = rand.Uint64N(1 << 32)
+// givenSeed is that of what is random: UNDERSTUDY_SEED, or one drawn.
+func givenSeed() uint64 {
 	if given, err := strconv.ParseUint(os.Getenv("UNDERSTUDY_SEED"), 10, 64); err == nil {
-		seed = given
+		return given
 	}
-	return prove, seed
+	return rand.Uint64N(1 << 32)
 }
 
 // cacheChaos kills, pauses, stops and starts peers at random, while clients ask and
 // remove.
 func cacheChaos(t *testing.T, programs fault.Programs) {
-	prove, seed := proving()
+	seed := givenSeed()
 	length := 10 * time.Second
 	if prove {
 		length = 3 * time.Minute

@@ -16,7 +16,7 @@ import (
 
 // cutLinks cuts the links among peers, each in a network of its own.
 func cutLinks(t *testing.T, programs fault.Programs) {
-	prove, seed := proving()
+	seed := givenSeed()
 	n := fault.InNetwork(t, 5)
 	if n == nil {
 		return

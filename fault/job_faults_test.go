@@ -239,7 +239,7 @@ func jobFrozen(t *testing.T, p fault.Programs, db fault.Database) {
 	j.Start("a")
 	j.Start("b")
 	j.Succeeds()
-	_, seed := proving()
+	seed := givenSeed()
 	t.Logf("UNDERSTUDY_SEED=%d", seed)
 	random := rand.New(rand.NewPCG(seed, 5))
 	for i := range rounds {

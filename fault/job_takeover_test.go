@@ -27,7 +27,7 @@ func TestFaultJobTakeover(t *testing.T) {
 		stores, pairs, rounds = []string{"sqlite", "postgres", "redis"}, 6, 60
 	}
 	programs := fault.Build(t)
-	_, seed := proving()
+	seed := givenSeed()
 	for _, store := range stores {
 		t.Run(store, func(t *testing.T) {
 			t.Logf("UNDERSTUDY_SEED=%d", seed)

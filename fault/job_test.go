@@ -92,7 +92,7 @@ func jobsOf(t *testing.T, p fault.Programs, db fault.Database, options ...string
 
 // jobChaos kills, stops and pauses guards and hosts at random around the due times, and spoils links and servers.
 func jobChaos(t *testing.T, p fault.Programs, db fault.Database) {
-	_, seed := proving()
+	seed := givenSeed()
 	length, least := 8*time.Second, 3
 	if prove {
 		length, least = 3*time.Minute, 40

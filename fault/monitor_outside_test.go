@@ -36,7 +36,7 @@ var monitorOutside = []monitorCase{
 func monitorSink(mood fault.Mood) func(*testing.T, fault.Programs, fault.Database) {
 	return func(t *testing.T, p fault.Programs, db fault.Database) {
 		length := 3 * time.Second
-		if prove, _ := proving(); prove {
+		if prove {
 			length = time.Minute
 		}
 		m := monitorsOf(t, p, db, 2, 2)
@@ -81,7 +81,7 @@ func monitorSink(mood fault.Mood) func(*testing.T, fault.Programs, fault.Databas
 // it, and what stands of a removed name ends.
 func monitorReconfigured(t *testing.T, p fault.Programs, db fault.Database) {
 	rounds := 3
-	if prove, _ := proving(); prove {
+	if prove {
 		rounds = 40
 	}
 	m := monitorsOf(t, p, db, 2, 1)

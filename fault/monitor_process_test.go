@@ -36,7 +36,7 @@ var monitorProcesses = []monitorCase{
 func monitorTakeover(t *testing.T, p fault.Programs, db fault.Database) {
 	const sources = 40
 	rounds := 2
-	if prove, _ := proving(); prove {
+	if prove {
 		rounds = 12
 	}
 	m := monitorsOf(t, p, db, 2, 1, "--event", "quick,interval=250ms,missed=4")
@@ -201,7 +201,7 @@ func monitorAllPaused(t *testing.T, p fault.Programs, db fault.Database) {
 // blamed for it, and what fell silent meanwhile is told of afterwards.
 func monitorServerAway(t *testing.T, p fault.Programs, db fault.Database) {
 	length := 3 * time.Second
-	if prove, _ := proving(); prove {
+	if prove {
 		length = 30 * time.Second
 	}
 	m := monitorsOf(t, p, db, 2, 1)

@@ -24,7 +24,7 @@ func TestFaultShardComposed(t *testing.T) {
 	for part := range parts {
 		t.Run(fmt.Sprintf("part %d", part+1), func(t *testing.T) {
 			t.Parallel()
-			_, first := proving()
+			first := givenSeed()
 			n := fault.InNetwork(t, storeAt)
 			if n == nil {
 				return

@@ -39,7 +39,7 @@ func judgedEvidence(t *testing.T, e fault.ShardEvidence) fault.ShardVerdict {
 func TestFaultShardChaos(t *testing.T) {
 	t.Parallel()
 	programs := fault.Build(t)
-	prove, seed := proving()
+	seed := givenSeed()
 	faults, stores := 4, []string{"redis", "sqlite"}
 	if prove {
 		faults, stores = 200, append(stores, "postgres")

@@ -17,7 +17,7 @@ func TestSoak(t *testing.T) {
 	if err != nil {
 		t.Skip("it takes hours: set UNDERSTUDY_SOAK to a duration")
 	}
-	_, seed := proving()
+	seed := givenSeed()
 	t.Logf("UNDERSTUDY_SEED=%d", seed)
 	s := fault.NewSoak(t, fault.Build(t), fault.Postgres(t, false), seed)
 	users := &fault.SoakUsers{Soak: s, Seed: seed}
