@@ -46,8 +46,8 @@
 // [Monitors] are instances of understudy monitor run, each at an address of its own, which
 // tell an [AlarmSink] or more in the test's process. A [Beater] is sources that beat at
 // any of them; it remembers every attempt, and some of its sources fall silent until
-// every sink knows. [MonitorChaos] strikes at random; in the end every source has one
-// more outage from end to end. [JudgeMonitor] reads what was beaten beside the store's alarms
+// every sink knows. [MonitorChaos] strikes at random, until the outages that there are then have come to their end in
+// spite of it; in the end every source has one more outage from end to end. [JudgeMonitor] reads what was beaten beside the store's alarms
 // and what each sink was told.
 //
 // # What the judges promise
@@ -107,7 +107,8 @@
 //   - twice: a source has one alarm at a time.
 //   - order: of a source, every sink is told ONSET and ABATED in turn, by the first time
 //     that each came, and those of one alarm together.
-//   - lost: every sink is told of every alarm, and of its end; what is quiet has one.
+//   - lost: every sink is told of every alarm, and of its end; what is quiet has one. Under random troubles, too, an outage
+//     comes to its end at every sink.
 //   - shown: what beats has none that stands.
 //
 // JudgeShard:
@@ -132,6 +133,8 @@
 // guard can help.
 //
 // # What it does not promise
+//
+// How late an alarm comes under random troubles has no bound but that it comes while they last.
 //
 // That a rule was tried by a fault: a scenario waits for what its fault should
 // bring about (a takeover, a loss) and fails if that never comes. The wall clock

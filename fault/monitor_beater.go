@@ -5,8 +5,10 @@ package fault
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -27,9 +29,35 @@ type Beater struct {
 	Steady, Sick, Edgy int
 	Seed               uint64
 
+	log    beatLog
 	mu     sync.Mutex
-	beats  []Beaten
-	cycles int
+	cycles map[string]int // outages of each sick source that were seen from end to end
+}
+
+// beatLog is every attempt to send a heartbeat.
+type beatLog struct {
+	mu    sync.Mutex
+	beats []Beaten
+}
+
+// send notes an attempt, from its beginning: what it does may be seen before its answer.
+func (l *beatLog) send(source string, stored func() bool) bool {
+	l.mu.Lock()
+	n := len(l.beats)
+	l.beats = append(l.beats, Beaten{Source: source, Sent: time.Now()})
+	l.mu.Unlock()
+	well := stored()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.beats[n].Answered, l.beats[n].Stored = time.Now(), well
+	return well
+}
+
+// all attempts so far, those without an answer yet too.
+func (l *beatLog) all() []Beaten {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.beats)
 }
 
 // attemptTimeout is how long a sender waits for an answer.
@@ -86,9 +114,10 @@ func (b *Beater) every(ctx context.Context, name string, random *rand.Rand, next
 // sick has outages, one after the other, each of which waits for all that must come
 // of it.
 func (b *Beater) sick(ctx context.Context, name string, random *rand.Rand) {
+	heard := false // of a source that no instance has heard of, no sink is told
 	for ctx.Err() == nil {
-		for range 2 + random.IntN(4) {
-			b.Beat(ctx, name, random)
+		for left := 2 + random.IntN(4); ctx.Err() == nil && (left > 0 || !heard); left-- {
+			heard = b.Beat(ctx, name, random) || heard
 			pass(ctx, b.Interval)
 		}
 		for ctx.Err() == nil && !b.stands(name, true) {
@@ -100,7 +129,10 @@ func (b *Beater) sick(ctx context.Context, name string, random *rand.Rand) {
 		}
 		if ctx.Err() == nil {
 			b.mu.Lock()
-			b.cycles++
+			if b.cycles == nil {
+				b.cycles = map[string]int{}
+			}
+			b.cycles[name]++
 			b.mu.Unlock()
 		}
 	}
@@ -132,16 +164,10 @@ func (b *Beater) Beat(ctx context.Context, name string, random *rand.Rand) (stor
 func (b *Beater) at(one *Monitor, name string) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), attemptTimeout)
 	defer cancel()
-	// Known from its beginning: what it does may be seen before its answer.
-	b.mu.Lock()
-	n := len(b.beats)
-	b.beats = append(b.beats, Beaten{Source: name, Sent: time.Now()})
-	b.mu.Unlock()
-	status, _ := one.ask(ctx, "POST", "/v1/beats", fmt.Sprintf(`{"event":%q,"source":%q}`, b.Event, name))
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.beats[n].Answered, b.beats[n].Stored = time.Now(), status == 200 || status == 202
-	return b.beats[n].Stored
+	return b.log.send(name, func() bool {
+		status, _ := one.ask(ctx, "POST", "/v1/beats", fmt.Sprintf(`{"event":%q,"source":%q}`, b.Event, name))
+		return status == 200 || status == 202
+	})
 }
 
 // Heard waits until a beat of each source was stored.
@@ -157,9 +183,24 @@ func (b *Beater) Heard(tb testing.TB, within time.Duration) {
 
 // Beats are all attempts so far, those without an answer yet too, and how many outages were seen from end to end.
 func (b *Beater) Beats() ([]Beaten, int) {
+	n := 0
+	for _, more := range b.Cycles() {
+		n += more
+	}
+	return b.log.all(), n
+}
+
+// Cycles is how many outages of each sick source were seen from end to end.
+func (b *Beater) Cycles() map[string]int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.Clone(b.beats), b.cycles
+	return maps.Clone(b.cycles)
+}
+
+// Stalled are the sick sources of which no outage was seen from end to end since those.
+func (b *Beater) Stalled(since map[string]int) []string {
+	now := b.Cycles()
+	return slices.DeleteFunc(b.Names(), func(name string) bool { return !strings.HasPrefix(name, "sick") || now[name] > since[name] })
 }
 
 // RollCall has all sources fall silent until every sink knows, and then beat until

@@ -3,6 +3,7 @@
 package fault
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -19,6 +20,11 @@ type MonitorChaos struct {
 	Beater *Beater
 	Seed   uint64
 	For    time.Duration
+	// Mood of the sinks while there is trouble. Default Fickle.
+	Mood Mood
+	// Overtime is for how long trouble goes on after For, at a slower pace, for the outages that there are then to come to
+	// their end. Default 4 min.
+	Overtime time.Duration
 	// Longest pause of an instance.
 	Longest time.Duration
 	// Servers is how often the store's own server is struck.
@@ -29,9 +35,9 @@ type MonitorChaos struct {
 	undo   []lasting
 }
 
-// Run makes trouble while sources beat and fall silent; then all is well, and each
-// of them has one more outage from end to end. It returns what it did, and how many
-// outages there were that waited for all that must come of them.
+// Run makes trouble while sources beat and fall silent, until every outage that there is after For has come to its end in it;
+// then all is well, and each of them has one more outage from end to end. It returns what it did, and how many
+// outages there were in the time of trouble that waited for all that must come of them.
 func (c *MonitorChaos) Run(tb testing.TB) (did map[string]int, cycles int, v MonitorVerdict) {
 	tb.Helper()
 	c.random, c.count = rand.New(rand.NewPCG(c.Seed, 3)), map[string]int{}
@@ -41,30 +47,46 @@ func (c *MonitorChaos) Run(tb testing.TB) (did map[string]int, cycles int, v Mon
 	over := make(chan struct{})
 	go func() { c.Beater.Run(ctx); close(over) }()
 	for _, s := range m.Sinks {
-		s.Feel(Fickle)
+		s.Feel(cmp.Or(c.Mood, Fickle))
 	}
-	c.trouble(tb)
+	stalled := c.trouble(tb)
 	stop()
 	<-over
 	c.calm(tb)
 	e := c.Beater.RollCall(tb, 4*patience)
+	e.Stalled = stalled
 	_, cycles = c.Beater.Beats()
 	return c.count, cycles, JudgeMonitor(e)
 }
 
-func (c *MonitorChaos) trouble(tb testing.TB) {
+// overtimePace is the longest pause between two strikes in overtime. A takeover fits into it, that of an alarm in flight, too. Before,
+// one strike may follow another faster than sources can be taken over, so that no time can be said by which they must be.
+const overtimePace = 30 * time.Second
+
+// trouble makes it, and returns the sources whose outage did not come to its end meanwhile.
+func (c *MonitorChaos) trouble(tb testing.TB) (stalled []string) {
 	end := time.Now().Add(c.For)
-	next := time.Now().Add(time.Second)
-	for !tb.Failed() && time.Now().Before(end) {
+	next, pace := time.Now().Add(time.Second), time.Second
+	var before map[string]int // outages that were over at the end
+	for !tb.Failed() {
+		if now := time.Now(); now.After(end) {
+			if pace != overtimePace {
+				before, pace = c.Beater.Cycles(), overtimePace
+			}
+			if stalled = c.Beater.Stalled(before); len(stalled) == 0 || now.After(end.Add(cmp.Or(c.Overtime, 4*patience))) {
+				return stalled
+			}
+		}
 		c.tend()
 		if now := time.Now(); now.After(next) {
-			next = now.Add(c.upTo(time.Second))
+			next = now.Add(c.upTo(pace))
 			if what := c.strike(tb); what != "" {
 				c.count[what]++
 			}
 		}
 		<-time.After(10 * time.Millisecond)
 	}
+	return stalled
 }
 
 func (c *MonitorChaos) upTo(d time.Duration) time.Duration {

@@ -41,6 +41,8 @@ type MonitorEvidence struct {
 	Linger time.Duration
 	// Well are sources that must be up at the end; Quiet those that must be down.
 	Well, Quiet []string
+	// Stalled are sources whose outage did not come to its end, at all sinks, in the time of trouble.
+	Stalled []string
 }
 
 // MonitorVerdict is what it says.
@@ -50,7 +52,8 @@ type MonitorVerdict struct {
 	Failed     int // attempts that were not
 	Outages    int
 	Again      int // messages that came more than once
-	// Late is the longest from the end of a limit until the ONSET was at a sink.
+	// Late is the longest from the end of a limit until the ONSET was at a sink. No rule bounds it: random troubles can follow one
+	// another faster than a takeover takes.
 	Late time.Duration
 }
 
@@ -173,5 +176,8 @@ func (j *monitorJudge) end() {
 		if !stands(source) {
 			j.breaks(Lost, source, "it is quiet, and no alarm stands")
 		}
+	}
+	for _, source := range j.Stalled {
+		j.breaks(Lost, source, "its outage did not come to its end at every sink while there was trouble")
 	}
 }

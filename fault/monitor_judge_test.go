@@ -60,6 +60,7 @@ func TestFaultMonitorJudgeCatches(t *testing.T) {
 		}, []fault.Rule{fault.Ghost}},
 		{"two sinks, one of them told nothing", func(e *fault.MonitorEvidence) { e.Sinks = append(e.Sinks, nil) }, []fault.Rule{fault.Lost}},
 		{"an outage is missing", func(e *fault.MonitorEvidence) { e.Quiet = append(e.Quiet, "other") }, []fault.Rule{fault.Lost}},
+		{"an outage that ended only when the trouble had", func(e *fault.MonitorEvidence) { e.Stalled = []string{"s"} }, []fault.Rule{fault.Lost}},
 		{"an end is missing", func(e *fault.MonitorEvidence) { e.Well = append(e.Well, "s") }, []fault.Rule{fault.Shown}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

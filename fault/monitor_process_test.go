@@ -21,6 +21,7 @@ import (
 var monitorProcesses = []monitorCase{
 	{name: "chaos", stores: both, server: true, run: monitorChaos},
 	{name: "what the judge sees", stores: light, run: monitorCaught},
+	{name: "what the judge sees of trouble", stores: light, run: monitorCaughtInTrouble},
 	{name: "D01 taken over", stores: server, more: light, run: monitorTakeover},
 	{name: "D02 paused for long", stores: server, more: light, run: monitorPaused},
 	{name: "D02 all are paused", stores: server, more: light, run: monitorAllPaused},
