@@ -50,6 +50,8 @@
 // spite of it; in the end every source has one more outage from end to end. [JudgeMonitor] reads what was beaten beside the store's alarms
 // and what each sink was told.
 //
+// A [Soak] is three servers with all parts at once, on one store, under [SoakChaos] for hours, while [SoakUsers] use them.
+//
 // # What the judges promise
 //
 // Judge, of roles:
@@ -132,9 +134,16 @@
 // real one: of a node whose guard and watchers are all stopped at once, which no
 // guard can help.
 //
+// [SoakUsers.Judge] has these judges look at the role, the job, the calls of the cache's source and what users were given of them, and the
+// alarms. It has one of its own of the queue: of a key, messages come in order, and all that were stored do. In the end, when all is
+// well again, an outage has to come to its end, and no source that beats may stand in alarm.
+//
 // # What it does not promise
 //
 // How late an alarm comes under random troubles has no bound but that it comes while they last.
+//
+// A soak does not judge writes to its shard, which a failover may lose, nor whether the sink was told of each alarm: of those that
+// the store has dropped, only what was told is known.
 //
 // That a rule was tried by a fault: a scenario waits for what its fault should
 // bring about (a takeover, a loss) and fails if that never comes. The wall clock

@@ -28,8 +28,8 @@ type SoakChaos struct {
 // soakTrouble is like [trouble].
 type soakTrouble func(c *SoakChaos) (what string, undo func())
 
-// Run makes one or two troubles at a time, undoes them, and sees to it that all is well again. It returns how often it did what, and what the
-// witness took of the machine from when all was well for the first time, each half a minute.
+// Run makes one or two troubles at a time, undoes them, and sees to it that all is well again, and that the monitor says so. It returns how often it
+// did what, and what the witness took of the machine from when all was well for the first time, each half a minute.
 func (c *SoakChaos) Run() (did map[string]int, uses []Uses) {
 	s := c.Users.Soak
 	s.tb.Helper()
@@ -65,6 +65,7 @@ func (c *SoakChaos) Run() (did map[string]int, uses []Uses) {
 		}
 	}
 	c.well()
+	c.Users.settle() // before they stop: a source that beats no more is silent
 	return c.count, c.uses
 }
 

@@ -3,21 +3,28 @@
 package fault
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/understudy-ha/understudy/fault/worker/ledger"
 	"github.com/understudy-ha/understudy/internal/testkit/realserver"
+	"github.com/understudy-ha/understudy/job"
 	"github.com/understudy-ha/understudy/job/jobtest"
+	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/store"
 	"github.com/understudy-ha/understudy/store/open"
 )
 
 // Judge waits until what users stored has been delivered, stops the servers, and judges: the role by its program's effects, the queue by the order and the
-// end of each key, the job by its runs and the starts its program tells of, the cache by the calls of its source, the monitor by what its sink was
-// told. It logs what was done.
+// end of each key, the job by its runs and the starts its program tells of, the cache by the calls of its source and by whether what users were given
+// came from one, the monitor by what its sink was told (see settle). It logs what was done.
+//
+// It does not judge what was written to the shard, which a failover may lose, nor who took it: [JudgeShard] does, in faults of shards. Nor
+// does it judge how old a value was, or what pages and events say.
 func (u *SoakUsers) Judge() {
 	s := u.Soak
 	tb := s.tb
@@ -40,10 +47,15 @@ func (u *SoakUsers) Judge() {
 	roles := Judge(Evidence{Effects: effects})
 	violations = append(violations, roles.Violations...)
 
-	calls := JudgeCache(CacheEvidence{Calls: s.Origin.Calls()})
+	cached := CacheEvidence{Calls: s.Origin.Calls()}
+	for given := range u.values {
+		cached.Answers = append(cached.Answers, SoakAnswer(given[0], given[1]))
+	}
+	calls := JudgeCache(cached)
 	violations = append(violations, calls.Violations...)
+	violations = append(violations, u.alarms.Violations...)
 
-	onsets := map[string]int{} // messages that said for the first time that a source is down
+	onsets := map[string]int{} // messages that said for the first time that a source is down, or is no more
 	seen := map[string]bool{}
 	for _, t := range s.Sink.Told() {
 		if !seen[t.ID] {
@@ -51,8 +63,8 @@ func (u *SoakUsers) Judge() {
 		}
 		seen[t.ID] = true
 	}
-	tb.Logf("%d effects of the role under %d terms; %d messages came again; %d calls of the source; %d outages from end to end, the sink was told of %v",
-		len(effects), roles.Findings["r"].Terms, s.Messages.again, calls.Calls, u.quiet, onsets)
+	tb.Logf("%d effects of the role under %d terms; %d messages came again; %d calls of the source, %d values given; %d outages from end to end, the sink was told of %v",
+		len(effects), roles.Findings["r"].Terms, s.Messages.again, calls.Calls, calls.Answered, u.quiet, onsets)
 	for _, v := range violations {
 		tb.Errorf("VIOLATION %s", v)
 	}
@@ -60,6 +72,78 @@ func (u *SoakUsers) Judge() {
 	if u.quiet == 0 || roles.Findings["r"].Terms < 2 {
 		tb.Error("nothing was tried")
 	}
+}
+
+// settle has the users go on, now that all is well, until the sink was told of one more outage from end to end, no source that beats stands in alarm,
+// and [SoakAlarms] finds nothing wrong; or until that has taken longer than it may on a busy machine. What is wrong then is remembered.
+func (u *SoakUsers) settle() {
+	s := u.Soak
+	s.tb.Helper()
+	before := u.outages()
+	for end := since() + 4*patience; ; <-time.After(time.Second) {
+		kept, err := u.keptAlarms() // first: what it has must have been told, and not the other way round
+		u.alarms = SoakAlarms(s.Sink.Told(), kept, u.beats.all())
+		if u.outages() == before {
+			u.alarms.Violations = append(u.alarms.Violations, Violation{Lost, "sick", "all is well, and it has no outage more from end to end"})
+		}
+		switch over := since() > end; {
+		case err == nil && len(u.alarms.Violations) == 0:
+			return
+		case over && err != nil:
+			s.tb.Errorf("the alarms cannot be read: %v", err)
+			return
+		case over:
+			return
+		}
+	}
+}
+
+// keptAlarms are those of the check that the store still has.
+func (u *SoakUsers) keptAlarms() ([]monitor.Alarm, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	st, err := open.Open(ctx, u.Soak.Database.URL, open.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer st.Close()
+	return st.(store.Monitors).Monitor().Alarms(ctx, monitor.AlarmQuery{Check: "hb"})
+}
+
+// SoakAlarms judges what the sink of a soak was told, by the heartbeats of its sources. kept are alarms of the check that the store still has, those of
+// the last minutes: each of them was told. Of others only the messages say anything, so that it is not seen if a sink was told nothing of one.
+// Alarms of the job are judged by their order alone.
+func SoakAlarms(told []Told, kept []monitor.Alarm, beats []Beaten) MonitorVerdict {
+	all := map[string]monitor.Alarm{}
+	for _, t := range told {
+		a, known := all[t.RequestID]
+		if !known {
+			a = monitor.Alarm{ID: t.RequestID, Source: t.Source, Started: t.Started, Raised: t.Raised}
+		}
+		if t.Status == monitor.Abated && t.Ended != nil {
+			a.Ended, a.End = *t.Ended, cmp.Or(t.End, monitor.Abated)
+		}
+		if t.Event == job.Space {
+			a.End = monitor.Resume // no heartbeat ends it
+		}
+		all[a.ID] = a
+	}
+	for _, a := range kept {
+		all[a.ID] = a
+	}
+	// A server that is stopped, or cut off, may store a heartbeat when it goes on.
+	e := MonitorEvidence{Alarms: slices.Collect(maps.Values(all)), Sinks: [][]Told{told}, Beats: beats, Limit: soakMissed * soakCheck, Linger: 2 * patience}
+	for i := range soakSteady {
+		e.Well = append(e.Well, steadyName(i))
+	}
+	return JudgeMonitor(e)
+}
+
+// SoakAnswer is what a user was given for a key, with the term that the value names: see [Origin].
+func SoakAnswer(key, value string) Answer {
+	a := Answer{Key: key, Value: value}
+	_, _ = fmt.Sscan(value, new(string), &a.Term) // one that cannot be read is of no call
+	return a
 }
 
 func (u *SoakUsers) delivered() error {

@@ -50,10 +50,11 @@ type SoakServer struct {
 	Lives                   int
 }
 
-// soakPeriod is that of the job; soakCheck the interval of the check, of which three may be missing.
+// soakPeriod is that of the job; soakCheck the interval of the check hb, of which soakMissed may be missing.
 const (
 	soakPeriod = 10 * time.Second
 	soakCheck  = time.Second
+	soakMissed = 3
 )
 
 // NewSoak starts three servers, a receiver of each kind, and a source of values. They end with the test.
@@ -112,7 +113,7 @@ func (o *SoakServer) config() any {
 		"queues": l{m{"queue": "q", "webhook": m{"url": s.Messages.URL, "recognises": true}, "first_window": "5s", "second_window": "20s", "keep": "5m",
 			"on_failure": "retry"}},
 		"cache": m{"url": "tcp://" + o.peer, "api": "tcp://" + o.api, "peers": peers, "origin": m{"url": s.Origin.Of(o.Name)}, "ttl": "10s", "data": o.folder("cache")},
-		"monitor": m{"checks": l{m{"check": "hb", "interval": soakCheck.String(), "missed": 3}}, "keep_alarms": "5m",
+		"monitor": m{"checks": l{m{"check": "hb", "interval": soakCheck.String(), "missed": soakMissed}}, "keep_alarms": "5m",
 			"sinks": l{m{"sink": "ops", "webhook": m{"url": s.Sink.URL, "recognises": true}, "keep": "5m"}}},
 		"shards": l{m{"shard": "s", "node": o.node, "data": o.folder("node"), "interval": interval, "timeout": timeout,
 			"command": l{realserver.Find(s.tb, "redis-server"), "--bind", "127.0.0.1", "--port", port, "--dir", o.folder("node"), "--save", "",

@@ -72,11 +72,15 @@ type SoakUsers struct {
 	stop    context.CancelFunc
 	over    context.Context
 
+	beats beatLog
+
 	mu     sync.Mutex
 	did    map[string]int // what was answered well, by kind
 	failed map[string]int
-	stored map[string]int // number of each key's last message that a server says it has
-	quiet  int            // outages of sources that every sink was told of, beginning and end
+	stored map[string]int     // number of each key's last message that a server says it has
+	quiet  int                // outages of sources that every sink was told of, beginning and end
+	values map[[2]string]bool // keys of the cache, and what was given for them
+	alarms MonitorVerdict     // once all was well
 }
 
 const (
@@ -87,13 +91,13 @@ const (
 
 // Start starts them.
 func (u *SoakUsers) Start() {
-	u.did, u.failed, u.stored = map[string]int{}, map[string]int{}, map[string]int{}
+	u.did, u.failed, u.stored, u.values = map[string]int{}, map[string]int{}, map[string]int{}, map[[2]string]bool{}
 	u.over, u.stop = context.WithCancel(context.Background())
 	for i := range soakKeys {
 		u.every(time.Second, func(random *rand.Rand) { u.enqueue(random, fmt.Sprintf("key%d", i)) })
 	}
 	for i := range soakSteady {
-		u.every(soakCheck, func(random *rand.Rand) { u.beat(random, fmt.Sprintf("steady%d", i)) })
+		u.every(soakCheck, func(random *rand.Rand) { u.beat(random, steadyName(i)) })
 	}
 	u.running.Go(u.sicken)
 	for range 4 {
@@ -149,13 +153,9 @@ const (
 
 // ask asks any server, then the others.
 func (u *SoakUsers) ask(random *rand.Rand, kind, method, path, body string) (answer string, well bool) {
-	within := soakWaits
-	if kind == "heartbeat" {
-		within = soakBeats
-	}
 	for _, i := range random.Perm(len(u.Soak.Servers)) {
 		var status int
-		if status, answer = u.Soak.Servers[i].Ask(within, method, path, body); status >= 200 && status < 300 {
+		if status, answer = u.Soak.Servers[i].Ask(soakWaits, method, path, body); status >= 200 && status < 300 {
 			return answer, u.count(kind, true)
 		}
 	}
@@ -174,10 +174,20 @@ func (u *SoakUsers) enqueue(random *rand.Rand, key string) {
 	}
 }
 
+// beat asks one server after the other. Each attempt is remembered: one that was given up may still be stored.
 func (u *SoakUsers) beat(random *rand.Rand, source string) (well bool) {
-	_, well = u.ask(random, "heartbeat", "POST", "/v1/ping/hb/"+source, "")
-	return well
+	for _, i := range random.Perm(len(u.Soak.Servers)) {
+		if u.beats.send(source, func() bool {
+			status, _ := u.Soak.Servers[i].Ask(soakBeats, "POST", "/v1/ping/hb/"+source, "")
+			return status >= 200 && status < 300
+		}) {
+			return u.count("heartbeat", true)
+		}
+	}
+	return u.count("heartbeat", false)
 }
+
+func steadyName(i int) string { return fmt.Sprintf("steady%d", i) }
 
 // sicken has a source beat for a while, fall silent until the sink is told, and beat until that is told, again and again.
 func (u *SoakUsers) sicken() {
@@ -200,11 +210,22 @@ func (u *SoakUsers) sicken() {
 	}
 }
 
-func (u *SoakUsers) fetch(random *rand.Rand) {
-	u.ask(random, "cache", "GET", fmt.Sprintf("/v1/cache/k%d?wait=10s", random.IntN(soakCached)), "")
+func (u *SoakUsers) outages() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.quiet
 }
 
-// write writes to the primary of the shard.
+func (u *SoakUsers) fetch(random *rand.Rand) {
+	key := fmt.Sprintf("k%d", random.IntN(soakCached))
+	if value, well := u.ask(random, "cache", "GET", "/v1/cache/"+key+"?wait=10s", ""); well {
+		u.mu.Lock()
+		u.values[[2]string{key, value}] = true
+		u.mu.Unlock()
+	}
+}
+
+// write writes to the primary of the shard. That it is still there in the end is not judged: a primary alone may have acknowledged it.
 func (u *SoakUsers) write(random *rand.Rand) {
 	answer, well := u.ask(random, "primary of the shard", "GET", "/v1/shards/s/primary", "")
 	var primary struct{ Address string }
