@@ -4,9 +4,6 @@ package fault_test
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"os"
-	"strconv"
 	"testing"
 	"time"
 
@@ -16,10 +13,7 @@ import (
 // chaosRuns are random troubles: a short run usually, several long ones under
 // UNDERSTUDY_PROVE=1, from UNDERSTUDY_SEED if that is set.
 func chaosRuns() []scenario {
-	seed := rand.Uint64N(1 << 32)
-	if given, err := strconv.ParseUint(os.Getenv("UNDERSTUDY_SEED"), 10, 64); err == nil {
-		seed = given
-	}
+	seed := givenSeed()
 	runs, length := 1, 12*time.Second
 	if prove {
 		runs, length = 5, 3*time.Minute

@@ -5,13 +5,11 @@ package fault_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/understudy-ha/understudy/claim"
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/fault"
 	"github.com/understudy-ha/understudy/internal/testkit/realserver"
@@ -38,10 +36,7 @@ var receivers = []struct {
 
 // TestFaultQueue makes trouble for instances that deliver a queue, and judges.
 func TestFaultQueue(t *testing.T) {
-	seed, length := rand.Uint64N(1<<32), 10*time.Second
-	if given, err := strconv.ParseUint(os.Getenv("UNDERSTUDY_SEED"), 10, 64); err == nil {
-		seed = given
-	}
+	seed, length := givenSeed(), 10*time.Second
 	if prove {
 		length = time.Minute
 	}
@@ -63,7 +58,12 @@ func TestFaultQueue(t *testing.T) {
 				if r.name == comparing {
 					target.CompareTerms()
 				}
-				disturb(t, fault.FleetConfig{Programs: programs, Database: database(t, store), Seed: seed, Target: target}, length)
+				cfg := fault.FleetConfig{Programs: programs, Database: database(t, store), Seed: seed, Target: target}
+				if r.kind == "scabbard" {
+					// All receipts have come when none has come for a second.
+					cfg.Submit, cfg.Windows = 2*time.Second, claim.Windows{First: 1500 * time.Millisecond, Second: 6 * time.Second}
+				}
+				disturb(t, cfg, length)
 			})
 		}
 	}
