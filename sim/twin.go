@@ -3,8 +3,10 @@ package sim
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
+	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/lease/leasetest"
 )
@@ -63,7 +65,47 @@ func Twins() []Twin {
 			Need:  func(s *Setup) { s.Restores = false; s.Network.Late = 0.1 }},
 		{Name: "a lost session is left to lapse", Node: func(n *node) leasetest.Target { return endless{n.view} },
 			Caught: "after an outage"},
+		{Name: "nobody starts a session again before an outage", Node: func(n *node) leasetest.Target { return &weary{Target: n.view, node: n} },
+			Caught: "was lost without a fault",
+			Need:   func(s *Setup) { s.Fenced, s.Restores, s.Steps, s.Withdraws = false, false, false, false }},
 	}
+}
+
+// weary loses its session one T after the last fault, and starts none again before the store has refused a call.
+type weary struct {
+	leasetest.Target
+	node *node
+	mu   sync.Mutex
+	calm time.Time // when it first asked without faults
+	woke bool
+}
+
+func (v *weary) asleep() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.calm.IsZero() && !v.node.world.faulty() {
+		v.calm = time.Now()
+	}
+	return !v.woke && !v.calm.IsZero() && time.Since(v.calm) >= v.node.world.setup.Timing.Timeout
+}
+
+func (v *weary) RenewSession(ctx context.Context, id string) (lease.Renewal, error) {
+	if v.asleep() {
+		return lease.Renewal{}, lease.ErrLapsed
+	}
+	return v.Target.RenewSession(ctx, id)
+}
+
+func (v *weary) StartSession(ctx context.Context, s lease.Session) (lease.Renewal, error) {
+	if v.asleep() {
+		if _, err := v.Target.Get(ctx, elect.Leases(roleName, 1)[0]); err == nil {
+			return lease.Renewal{}, lease.ErrUnavailable
+		}
+		v.mu.Lock()
+		v.woke = true
+		v.mu.Unlock()
+	}
+	return v.Target.StartSession(ctx, s)
 }
 
 // lax lets a former holder write the state.

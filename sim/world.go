@@ -191,6 +191,10 @@ func (w *world) within() time.Duration {
 func (w *world) mustStay() {
 	pause(2*w.setup.Timing.Timeout + 11*w.setup.Timing.Interval)
 	first := w.judge.primary()
+	if first == 0 { // also at the second look it may be: an outage has vacant roles taken again, and would hide it
+		w.breach("the primary was lost without a fault")
+		return
+	}
 	pause(3 * w.setup.Timing.Timeout)
 	if now := w.judge.primary(); now != first {
 		w.breach("term %d ended without a fault; the primary's term is %d", first, now)
