@@ -54,7 +54,7 @@ func cutLinks(t *testing.T, programs fault.Programs) {
 		chaos := fault.CacheChaos{Peers: c, Load: &fault.CacheLoad{Peers: c, Seed: seed, Removals: 300 * time.Millisecond}, Seed: seed,
 			For: length, Troubles: slices.Repeat(cuts(n, count), 3)}
 		did, v := chaos.Run()
-		chaosJudged(t, did, v)
+		chaosJudged(t, c, did, v)
 	})
 }
 

@@ -30,9 +30,10 @@ type MonitorChaos struct {
 	// Servers is how often the store's own server is struck.
 	Servers int
 
-	random *rand.Rand
-	count  map[string]int
-	undo   []lasting
+	random  *rand.Rand
+	count   map[string]int
+	strikes int // at the store's server
+	undo    []lasting
 }
 
 // Run makes trouble while sources beat and fall silent, until every outage that there is after For has come to its end in it;
@@ -131,7 +132,7 @@ func (c *MonitorChaos) strike(tb testing.TB) string {
 		return "stopped"
 	case n < 8 && one.Link != nil:
 		return c.spoil(one)
-	case n < 9 && m.Database.Server != nil && c.count["server"] < c.Servers:
+	case n < 9 && m.Database.Server != nil && c.strikes < c.Servers:
 		return c.hurt(tb)
 	}
 	return ""
@@ -155,7 +156,7 @@ func (c *MonitorChaos) spoil(one *Monitor) string {
 
 func (c *MonitorChaos) hurt(tb testing.TB) string {
 	server := c.Beater.Monitors.Database.Server
-	c.count["server"]++
+	c.strikes++
 	switch c.random.IntN(3) {
 	case 0:
 		server.Kill()

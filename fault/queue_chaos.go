@@ -30,6 +30,10 @@ type QueueChaos struct {
 	count  map[string]int
 	undo   []lasting
 	slots  []*Worker
+	// strikes at the store's server.
+	strikes int
+	// acts of an operator are not faults, and not counted with them.
+	acts map[dispatch.Action]int
 	// blocked are the batches that waited for a person when one looked last.
 	blocked map[string]bool
 	retried map[string]bool
@@ -54,6 +58,7 @@ func (c *QueueChaos) Run() (map[string]int, QueueVerdict) {
 	tb.Helper()
 	c.random, c.count, c.slots = rand.New(rand.NewPCG(c.Seed, 2)), map[string]int{}, make([]*Worker, c.Workers)
 	c.retried = map[string]bool{}
+	c.acts = map[dispatch.Action]int{}
 	for _, step := range steps() {
 		c.gates = append(c.gates, step+":kill", step+":stop")
 	}
@@ -74,6 +79,7 @@ func (c *QueueChaos) Run() (map[string]int, QueueVerdict) {
 		c.Fleet.Settled(within)
 	}
 	c.Fleet.Stop(patience)
+	tb.Logf("an operator: %v", c.acts)
 	return c.count, JudgeQueue(QueueEvidence{Sent: sent, Records: c.Fleet.Records(), Arrivals: c.Fleet.Target.Arrivals(),
 		Target: c.Fleet.Target.Semantics, Second: c.Fleet.Windows.Second, Retried: c.retried})
 }
@@ -198,11 +204,11 @@ func (c *QueueChaos) spoil(w *Worker) string {
 
 // hurt strikes the server itself, one trouble at a time.
 func (c *QueueChaos) hurt() string {
-	if c.count["server"] > int(c.For/(5*time.Second)) {
+	if c.strikes > int(c.For/(5*time.Second)) {
 		return ""
 	}
 	server := c.Fleet.Database.Server
-	c.count["server"]++
+	c.strikes++
 	switch c.random.IntN(3) {
 	case 0:
 		server.Kill()
@@ -267,7 +273,7 @@ func (c *QueueChaos) operate() int {
 		stuck = ctx.Err() != nil
 		cancel()
 		if c.retried[k.Head] = true; err == nil {
-			c.count["a person: "+string(action)]++
+			c.acts[action]++
 		}
 	}
 	return len(keys)

@@ -23,6 +23,7 @@ type ShardChaos struct {
 	Faults int
 
 	random *rand.Rand
+	did    string // what the fault that was meant came to; "" for nothing
 }
 
 // shardTrouble is a fault. It returns when it is healed, or can heal by itself.
@@ -112,9 +113,12 @@ func (c *ShardChaos) Run() map[string]int {
 		deck = deck[1:]
 		others := c.Shard.Replicas()
 		began := time.Now()
+		c.did = trouble.name
 		trouble.run(c, primary, others[c.random.IntN(len(others))])
 		after := c.Shard.Settled()
-		count[trouble.name]++
+		if c.did != "" {
+			count[c.did]++
+		}
 		tb.Logf("%3d %-44s %6v  %s → %s", i, trouble.name, time.Since(began).Round(time.Millisecond), primary.Name, after.Name)
 		if trouble.keeps && after != primary {
 			tb.Errorf("%s: %s was well, and is not the primary any more: %+v", trouble.name, primary.Name, c.Shard.View().Row.Last)
@@ -164,9 +168,11 @@ func (c *ShardChaos) cut(n *ShardNode) {
 	n.Link.Reset()
 }
 
-// orchestrator kills the agent that carries a plan out, wherever it is with it.
+// orchestrator kills the agent that carries a plan out, wherever it is with it. If it is faster, only the node is killed.
 func (c *ShardChaos) orchestrator(p, _ *ShardNode) {
+	meant := c.did
 	p.KillNode()
+	c.did = "primary's node killed"
 	until := time.Now().Add(2 * c.Shard.Timing.Timeout)
 	phases := []shard.Phase{shard.Detaching, shard.Promoting, shard.Following}
 	wanted := phases[c.random.IntN(len(phases))]
@@ -178,6 +184,7 @@ func (c *ShardChaos) orchestrator(p, _ *ShardNode) {
 		r, _ := v.Node(v.Row.Plan.ByNode)
 		if n := c.Shard.at(r.Address); n != nil {
 			n.KillAgent()
+			c.did = meant
 			c.pass()
 			n.Start()
 		}
@@ -188,5 +195,6 @@ func (c *ShardChaos) orchestrator(p, _ *ShardNode) {
 func (c *ShardChaos) switchover(_, o *ShardNode) {
 	if out, err := c.Shard.Understudy("shard", "switchover", shardName, "--to", o.Addr); err != nil {
 		c.Shard.tb.Logf("switchover: %v: %s", err, out)
+		c.did = ""
 	}
 }
