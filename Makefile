@@ -75,12 +75,14 @@ check:
 	$(GO) test ./internal/archtest
 	GO="$(GO)" scripts/vulncheck
 
+# A pipe has the status of its last command: the stream says that "go test" failed or was killed, on a line of its own.
 prove: deps
 	@./scripts/test-deps release
 	@mkdir -p docs/prove
 	cd adapters/clientgo && $(GO) mod tidy -diff && $(GO) test -race -count=1 -timeout 10m .
 	cd tools/deploy && $(GO) mod tidy -diff && UNDERSTUDY_REQUIRE_BACKENDS=1 $(GO) test -vet=off -count=1 -timeout 30m .
-	UNDERSTUDY_REQUIRE_BACKENDS=1 UNDERSTUDY_PROVE=1 $(GO) test -json -p 1 -count=1 -timeout 4h -run 'Simulation|Seeds|ShardSchedules|Fault|Takeover|IsItsModel|Conformance|TestJobs|TestAccess|StartTogether|ALongQueue|NoListIsDear|ScriptsOnPostgres|Packages|TestRuns/examples|InBrowser|Postgres18|OtherLanguages' ./sim/... ./fault/... ./store/sqlite ./store/postgres ./api ./docs ./web ./cmd/understudy | \
+	{ UNDERSTUDY_REQUIRE_BACKENDS=1 UNDERSTUDY_PROVE=1 $(GO) test -json -p 1 -count=1 -timeout 4h -run 'Simulation|Seeds|ShardSchedules|Fault|Takeover|IsItsModel|Conformance|TestJobs|TestAccess|StartTogether|ALongQueue|NoListIsDear|ScriptsOnPostgres|Packages|TestRuns/examples|InBrowser|Postgres18|OtherLanguages' ./sim/... ./fault/... ./store/sqlite ./store/postgres ./api ./docs ./web ./cmd/understudy || \
+	  printf '\n{"Action":"fail","Package":"go test"}\n'; } | \
 	  $(GO) run ./internal/provereport -of "$(RELEASE), $$(git rev-parse --short=12 HEAD)" -o docs/prove/$(RELEASE).md
 
 SOAK = 2h

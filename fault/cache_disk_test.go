@@ -19,9 +19,7 @@ import (
 // keep what they have in ordinary directories. options are those of the mount.
 func smallDisk(t *testing.T, programs fault.Programs, options string) (*fault.Peers, *fault.Peer) {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("mounting needs root")
-	}
+	realserver.NeedRoot(t, "a mount")
 	dir := t.TempDir()
 	c := peersOf(t, programs, func(cfg *fault.PeersConfig) {
 		cfg.Keep, cfg.TTL = true, time.Minute

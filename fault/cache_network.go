@@ -34,9 +34,7 @@ const inside = "UNDERSTUDY_FAULT_NETNS"
 func InNetwork(t *testing.T, peers int) *Network {
 	t.Helper()
 	if os.Getenv(inside) != "1" {
-		if os.Getuid() != 0 {
-			t.Skip("network namespaces need root")
-		}
+		realserver.NeedRoot(t, "a network namespace")
 		realserver.Find(t, "ip")
 		// The death signal comes when the thread ends that started the process.
 		runtime.LockOSThread()

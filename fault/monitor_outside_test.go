@@ -309,9 +309,7 @@ func monitorSeen(t *testing.T, p fault.Programs, db fault.Database) {
 // monitorDiskFull fills the disk of a store that is a file, and makes room again: what
 // was not stored was not acknowledged, and no source is blamed.
 func monitorDiskFull(t *testing.T, p fault.Programs, _ fault.Database) {
-	if os.Getuid() != 0 {
-		t.Skip("mounting needs root")
-	}
+	realserver.NeedRoot(t, "a mount")
 	dir := t.TempDir()
 	m := fault.NewMonitors(t, fault.MonitorsConfig{Programs: p, Database: fault.Database{URL: "sqlite:" + filepath.Join(dir, "store.db")}, Sinks: sinksOf(t, 1),
 		Options: []string{"--event", hbConfig},

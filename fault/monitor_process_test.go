@@ -301,9 +301,7 @@ func monitorTwelve(t *testing.T, p fault.Programs, db fault.Database) {
 
 // monitorEqualIDs gives every instance the process id 1, as containers have it.
 func monitorEqualIDs(t *testing.T, p fault.Programs, db fault.Database) {
-	if os.Getuid() != 0 {
-		t.Skip("namespaces need root")
-	}
+	realserver.NeedRoot(t, "a process namespace")
 	m := fault.NewMonitors(t, fault.MonitorsConfig{Programs: p, Database: db, Sinks: sinksOf(t, 1), Options: []string{"--event", hbConfig},
 		Wrap: []string{"unshare", "--pid", "--fork", "--kill-child"}}, instances(2)...)
 	m.Start()

@@ -49,8 +49,8 @@ func TestFaultShardTwins(t *testing.T) {
 		t.Run(twin.rule, func(t *testing.T) {
 			dir := t.TempDir()
 			twin.build(t, dir)
-			if strings.Contains(twin.scenario, "Network") && os.Getuid() != 0 {
-				t.Skip("network namespaces need root")
+			if strings.Contains(twin.scenario, "Network") {
+				realserver.NeedRoot(t, "a network namespace")
 			}
 			var out []byte
 			for range 2 { // chance has a part in it

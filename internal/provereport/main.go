@@ -10,6 +10,8 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -57,9 +59,12 @@ type book struct {
 	said   map[string][]string // output of tests that have not ended
 	tried  map[string][]event  // attributes
 	nested map[string]bool     // tests that have tests within them, which count in their place
+	open   map[string]bool     // packages and tests that have not ended
 	rows   map[row]*count
 	twins  [2]int // broken variants: caught, not caught
 	failed []string
+	// skipped are tests that tried nothing, each with why.
+	skipped []string
 	// simulated time that packages said, and when the first and the last event was.
 	simulated   time.Duration
 	began, last time.Time
@@ -67,7 +72,7 @@ type book struct {
 
 // run returns the book of what ran, if anything did, and what was wrong with it.
 func run(in io.Reader, out io.Writer) (*book, error) {
-	b := &book{out: out, said: map[string][]string{}, tried: map[string][]event{}, nested: map[string]bool{}, rows: map[row]*count{}}
+	b := &book{out: out, said: map[string][]string{}, tried: map[string][]event{}, nested: map[string]bool{}, open: map[string]bool{}, rows: map[row]*count{}}
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {
@@ -84,11 +89,15 @@ func run(in io.Reader, out io.Writer) (*book, error) {
 	if len(b.rows) == 0 {
 		return nil, errors.New("no test ran")
 	}
+	maps.DeleteFunc(b.open, func(id string, _ bool) bool { return b.nested[id] })
+	if len(b.open) > 0 { // "go test" was killed, or a test's process ended without a word
+		b.failed = append(b.failed, "did not end: "+listed(slices.Sorted(maps.Keys(b.open))))
+	}
 	return b, b.close()
 }
 
 func (b *book) take(e event) {
-	id := e.Package + " " + e.Test
+	id := strings.TrimSpace(e.Package + " " + e.Test)
 	if !e.Time.IsZero() {
 		if b.began.IsZero() || e.Time.Before(b.began) {
 			b.began = e.Time
@@ -98,7 +107,10 @@ func (b *book) take(e event) {
 		}
 	}
 	switch e.Action {
+	case "start":
+		b.open[id] = true
 	case "run":
+		b.open[id] = true
 		for i, c := range e.Test {
 			if c == '/' {
 				b.nested[e.Package+" "+e.Test[:i]] = true
@@ -114,6 +126,7 @@ func (b *book) take(e event) {
 		fmt.Fprint(b.out, e.Output)
 	case "pass", "skip", "fail":
 		b.over(e, id)
+		delete(b.open, id)
 		delete(b.said, id)
 		delete(b.tried, id)
 	}
@@ -145,6 +158,8 @@ func (b *book) over(e event, id string) {
 	top, fault, _ := strings.Cut(e.Test, "/")
 	part, seeds := partOf(top), seedsIn(b.said[id])
 	switch {
+	case e.Action == "skip" && !b.nested[id]:
+		b.skipped = append(b.skipped, path.Base(e.Package)+" "+e.Test+": "+reason(b.said[id]))
 	case e.Action == "skip":
 	case strings.Contains(top, "Catches"):
 		if !b.nested[id] && bad {
@@ -165,6 +180,16 @@ func (b *book) over(e event, id string) {
 	case !b.nested[id]:
 		b.add(row{part, cmp.Or(withoutStores(fault), top)}, count{1, violations, e.Elapsed, seeds})
 	}
+}
+
+var logged = regexp.MustCompile(`(?m)^\s+\S+\.go:\d+: (.*)$`)
+
+// reason is the first line that a test that was skipped gave for it.
+func reason(said []string) string {
+	if m := logged.FindStringSubmatch(strings.Join(said, "")); m != nil {
+		return m[1]
+	}
+	return "no reason given"
 }
 
 func scanned(line, format string, into ...any) bool {
@@ -242,6 +267,9 @@ func (b *book) close() error {
 		return err
 	}
 	fmt.Fprintf(b.out, "\nBroken variants, which the checks have to catch: %d caught, %d not.\n", b.twins[0], b.twins[1])
+	if len(b.skipped) > 0 {
+		fmt.Fprintf(b.out, "%d skipped, and so not tried:\n  %s\n", len(b.skipped), strings.Join(b.skipped, "\n  "))
+	}
 	switch {
 	case sum.violations+b.twins[1] > 0:
 		return fmt.Errorf("%d violations, %d broken variants not caught", sum.violations, b.twins[1])

@@ -7,7 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-const stream = `{"Action":"run","Package":"p","Test":"TestFaultCache"}
+const stream = `{"Action":"start","Package":"p"}
+{"Action":"run","Package":"p","Test":"TestFaultCache"}
 {"Action":"run","Package":"p","Test":"TestFaultCache/a_peer_dies/sqlite"}
 {"Action":"pass","Package":"p","Test":"TestFaultCache/a_peer_dies/sqlite","Elapsed":2}
 {"Action":"run","Package":"p","Test":"TestFaultCache/a_peer_dies/postgres"}
@@ -23,6 +24,7 @@ const stream = `{"Action":"run","Package":"p","Test":"TestFaultCache"}
 {"Action":"pass","Package":"p","Test":"TestShardSimulation/share_0","Elapsed":61}
 {"Action":"pass","Package":"p","Test":"TestShardSimulation"}
 {"Action":"run","Package":"p","Test":"TestFaultSkipped"}
+{"Action":"output","Package":"p","Test":"TestFaultSkipped","Output":"    x.go:2: mounting needs root\n"}
 {"Action":"skip","Package":"p","Test":"TestFaultSkipped"}
 {"Action":"run","Package":"p","Test":"TestShardSimulationCatches"}
 {"Action":"run","Package":"p","Test":"TestShardSimulationCatches/a_twin"}
@@ -43,6 +45,8 @@ shards  splits       7      0
 all                  49     2
 
 Broken variants, which the checks have to catch: 1 caught, 0 not.
+1 skipped, and so not tried:
+  p TestFaultSkipped: mounting needs root
 `
 	if diff := cmp.Diff(want, table); diff != "" {
 		t.Error(diff)
@@ -56,6 +60,7 @@ Broken variants, which the checks have to catch: 1 caught, 0 not.
 	page := b.page("0.0.0")
 	for _, want := range []string{
 		"# What was tried on 0.0.0\n", "**49 tries, 2 violations.**", "1 caught, 0 not. Simulated time: 2 hours.", "from 2026-11-26 10:00 UTC to 2026-11-26 12:30 UTC", "**Failed: p.**",
+		"**1 skipped, and so not tried:**\n\n- p TestFaultSkipped: mounting needs root\n",
 		"|cache|a peer dies|2|2|5s||\n", "|shards|histories|40|0|1m1s|9000 and the 40 after it|\n", "|shards|splits|7|0|0s||\n",
 	} {
 		if !strings.Contains(page, want) {
@@ -67,6 +72,37 @@ Broken variants, which the checks have to catch: 1 caught, 0 not.
 func TestNothingRan(t *testing.T) {
 	if _, err := run(strings.NewReader("# a package does not compile\n"), &strings.Builder{}); err == nil {
 		t.Error("it ended well")
+	}
+}
+
+// TestCutOff: "go test" was killed, or did not know one of its packages. What did end went well.
+func TestCutOff(t *testing.T) {
+	const whole = `{"Action":"start","Package":"a/p"}
+{"Action":"run","Package":"a/p","Test":"TestFault"}
+{"Action":"pass","Package":"a/p","Test":"TestFault"}
+{"Action":"pass","Package":"a/p"}
+{"Action":"start","Package":"a/empty"}
+{"Action":"skip","Package":"a/empty"}
+`
+	for _, c := range []struct{ rest, want string }{
+		{"", ""},
+		{`{"Action":"start","Package":"a/q"}`, "failed: did not end: a/q"},
+		{`{"Action":"start","Package":"a/q"}
+{"Action":"run","Package":"a/q","Test":"TestFault"}
+{"Action":"run","Package":"a/q","Test":"TestFault/one"}
+{"Action":"run","Package":"a/q","Test":"TestFault/two"}
+{"Action":"pass","Package":"a/q","Test":"TestFault/one"}
+{"Action":"pass","Pack`, "failed: did not end: a/q, a/q TestFault/two"},
+		{`{"Action":"fail","Package":"go test"}`, "failed: go test"}, // of the Makefile
+	} {
+		b, err := run(strings.NewReader(whole+c.rest), &strings.Builder{})
+		got := ""
+		if err != nil {
+			got = err.Error()
+		}
+		if got != c.want || b == nil || strings.Contains(b.page(""), "**Failed: ") != (c.want != "") {
+			t.Errorf("%s\n%q, want %q", c.rest, got, c.want)
+		}
 	}
 }
 

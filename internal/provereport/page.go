@@ -34,6 +34,9 @@ func (b *book) page(of string) string {
 	if len(b.failed) > 0 {
 		fmt.Fprintf(&w, "**Failed: %s.**\n", strings.Join(b.failed, ", "))
 	}
+	if len(b.skipped) > 0 {
+		fmt.Fprintf(&w, "\n**%d skipped, and so not tried:**\n\n- %s\n", len(b.skipped), strings.Join(b.skipped, "\n- "))
+	}
 	w.WriteString("\nTime is that of all tests of a row, of which several run at once. A seed is that of `UNDERSTUDY_SEED`, or of `SIM_FIRST` where others follow.\n")
 	w.WriteString("\n|part|fault|tried|violations|time|seeds|\n|-|-|-|-|-|-|\n")
 	for _, r := range b.sorted() {

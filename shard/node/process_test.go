@@ -355,9 +355,7 @@ func TestAdopt(t *testing.T) {
 
 // Debian's unit of Redis has PrivateUsers=, so that not even its own user may look into its process.
 func TestAdoptInUserNamespace(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("needs root, to run programs as another user")
-	}
+	realserver.NeedRoot(t, "running programs as another user")
 	const nobody = 65534
 	// The agent cannot read where go test has this binary.
 	dir, err := os.MkdirTemp("/tmp", "understudy-adopt-")

@@ -3,7 +3,7 @@
 // what it started, by the process id it was given.
 //
 // A server that is not installed skips the test by name on a laptop, and fails
-// it when UNDERSTUDY_REQUIRE_BACKENDS=1, which `make test` and CI set. With -short,
+// it when UNDERSTUDY_REQUIRE_BACKENDS=1, which `make test` and CI set; what only root may do fails it in `make prove` alone. With -short,
 // which `make unit` sets, each test that needs another program is skipped.
 package realserver
 
@@ -26,12 +26,32 @@ import (
 // RequireEnv makes a missing server a failure instead of a skipped test.
 const RequireEnv = "UNDERSTUDY_REQUIRE_BACKENDS"
 
+// proveEnv is set by `make prove`, whose table must not lack what only root may do.
+const proveEnv = "UNDERSTUDY_PROVE"
+
 // SkipIfShort skips, with -short, a test that needs another program.
 func SkipIfShort(tb testing.TB, program string) {
 	tb.Helper()
 	if testing.Short() {
 		tb.Skipf("needs %s, which -short leaves out", program)
 	}
+}
+
+// NeedRoot skips a test that does what only root may, or fails it in `make prove`.
+func NeedRoot(tb testing.TB, what string) {
+	tb.Helper()
+	needRoot(tb, what, os.Getuid())
+}
+
+func needRoot(tb testing.TB, what string, user int) {
+	tb.Helper()
+	if user == 0 {
+		return
+	}
+	if os.Getenv(proveEnv) == "1" {
+		tb.Fatalf("%s needs root and %s=1: run it as root", what, proveEnv)
+	}
+	tb.Skipf("%s needs root", what)
 }
 
 // Find returns the path of a program: from PATH, or the newest match of the
