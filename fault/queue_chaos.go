@@ -36,7 +36,6 @@ type QueueChaos struct {
 	acts map[dispatch.Action]int
 	// blocked are the batches that waited for a person when one looked last.
 	blocked map[string]bool
-	retried map[string]bool
 	lookAt  time.Time
 }
 
@@ -57,7 +56,6 @@ func (c *QueueChaos) Run() (map[string]int, QueueVerdict) {
 	tb := c.Fleet.tb
 	tb.Helper()
 	c.random, c.count, c.slots = rand.New(rand.NewPCG(c.Seed, 2)), map[string]int{}, make([]*Worker, c.Workers)
-	c.retried = map[string]bool{}
 	c.acts = map[dispatch.Action]int{}
 	for _, step := range steps() {
 		c.gates = append(c.gates, step+":kill", step+":stop")
@@ -81,7 +79,7 @@ func (c *QueueChaos) Run() (map[string]int, QueueVerdict) {
 	c.Fleet.Stop(patience)
 	tb.Logf("an operator: %v", c.acts)
 	return c.count, JudgeQueue(QueueEvidence{Sent: sent, Records: c.Fleet.Records(), Arrivals: c.Fleet.Target.Arrivals(),
-		Target: c.Fleet.Target.Semantics, Second: c.Fleet.Windows.Second, Retried: c.retried})
+		Target: c.Fleet.Target.Semantics, Second: c.Fleet.Windows.Second})
 }
 
 // trouble lasts until its time has ended and every gate was tried.
@@ -272,7 +270,7 @@ func (c *QueueChaos) operate() int {
 		err := c.Fleet.desk.Act(ctx, queueName, k.Head, action, "a person")
 		stuck = ctx.Err() != nil
 		cancel()
-		if c.retried[k.Head] = true; err == nil {
+		if err == nil {
 			c.acts[action]++
 		}
 	}

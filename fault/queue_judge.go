@@ -63,8 +63,6 @@ type QueueEvidence struct {
 	Target   dispatch.Semantics
 	// Second window; see package claim.
 	Second time.Duration
-	// Retried are the batches that a person had sent again.
-	Retried map[string]bool
 }
 
 // QueueVerdict is what it says.
@@ -131,7 +129,7 @@ func (j *queueJudge) sent() {
 			continue
 		}
 		at := line{s.Key, s.By}
-		if before, ok := last[at]; ok && j.records[before.ID].Seq >= r.Seq && !j.Retried[before.ID] {
+		if before, ok := last[at]; ok && j.records[before.ID].Seq >= r.Seq && !dispatch.WasRetried(j.records[before.ID].Trail) {
 			j.add(Commit, s.Key, "%s is number %d, and %s, which was committed before it, number %d", s.ID, r.Seq, before.ID, j.records[before.ID].Seq)
 		}
 		last[at] = s
@@ -141,8 +139,9 @@ func (j *queueJudge) sent() {
 // arrivals: nothing reaches the target twice that must not, and effects come in
 // order.
 func (j *queueJudge) arrivals() {
-	doubt, reached, last := map[string]bool{}, map[string]int{}, map[string]dispatch.Record{}
-	newest := map[string]int64{} // the term under which a batch was sent last
+	reached, last := map[string]int{}, map[string]dispatch.Record{}
+	sent, took := map[string]Arrival{}, map[string]Arrival{} // the last request for a batch, and the last that took effect
+	newest := map[string]int64{}                             // the term under which a batch was sent last
 	due := map[string]time.Time{}
 	for _, s := range j.Sent {
 		due[s.ID] = s.NotBefore
@@ -167,21 +166,41 @@ func (j *queueJudge) arrivals() {
 			continue
 		}
 		newest[a.ID] = max(newest[a.ID], a.Term)
-		if doubt[a.ID] && !j.Target.Resend && j.Target.Forgets && !j.Retried[a.ID] {
+		before, again := sent[a.ID]
+		if again && !before.Refused && !j.Target.Resend && j.Target.Forgets && !j.sentAgain(r, before, a) {
 			j.add(Blind, r.Key, "%s reached the target again, under term %d, and nobody knew what had become of it", a.ID, a.Term)
 		}
-		doubt[a.ID] = !a.Refused
+		sent[a.ID] = a
 		if !a.Effect {
 			continue
 		}
-		if j.effects[a.ID]++; j.effects[a.ID] > 1 && (j.Target.Deduplicates || !j.Target.Resend && !j.Retried[a.ID]) {
+		if j.effects[a.ID]++; j.effects[a.ID] > 1 && (j.Target.Deduplicates || !j.Target.Resend && !j.sentAgain(r, took[a.ID], a)) {
 			j.add(Twice, r.Key, "%s took effect %d times%s", a.ID, j.effects[a.ID], j.story(r))
 		}
+		took[a.ID] = a
 		if before := last[r.Key]; before.Seq > r.Seq {
 			j.add(Effect, r.Key, "%s (%d) took effect after %s (%d)%s%s", r.ID, r.Seq, before.ID, before.Seq, j.story(r), j.story(before))
 		}
 		last[r.Key] = r
 	}
+}
+
+// sentAgain reports whether an operator had a batch sent again after one of its requests and before another. What took effect
+// at a ledger has no time: there each such act allows one effect more.
+func (j *queueJudge) sentAgain(r dispatch.Record, before, a Arrival) bool {
+	acts := 0
+	for _, step := range r.Trail {
+		if !step.Action.Retries() {
+			continue
+		}
+		acts++
+		if step.At.After(before.At) && !step.At.After(a.At) {
+			return true
+		}
+	}
+	// A trail that is full has lost entries. Of such acts it keeps the latest alone, so that it may have been another one.
+	full := len(r.Trail) >= dispatch.MaxTrail
+	return acts > 0 && (full || a.At.IsZero() && j.carriedOut[a.ID] <= 1+acts)
 }
 
 // story is what the store and the target know of a batch, a line each.

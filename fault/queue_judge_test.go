@@ -40,6 +40,22 @@ func orderly() fault.QueueEvidence {
 	}
 }
 
+// again is what an operator did with the last batch, and requests for it after that which the target had, at the given seconds.
+func again(e *fault.QueueEvidence, a dispatch.Action, act int, requests ...int) {
+	e.Records[2].Trail = append(e.Records[2].Trail, dispatch.TrailEntry{At: at(act), State: dispatch.Queued, Term: 20, Action: a})
+	for _, second := range requests {
+		e.Arrivals = append(e.Arrivals, fault.Arrival{ID: "c", Term: 21, At: at(second), Effect: true})
+	}
+}
+
+// untimed takes from evidence what a ledger does not tell.
+func untimed(e *fault.QueueEvidence) {
+	e.Arrivals = slices.DeleteFunc(e.Arrivals, func(a fault.Arrival) bool { return !a.Effect })
+	for i, a := range e.Arrivals {
+		e.Arrivals[i] = fault.Arrival{ID: a.ID, Effect: true}
+	}
+}
+
 // TestFaultQueueJudgeCatches shows the judge one broken queue after the other.
 func TestFaultQueueJudgeCatches(t *testing.T) {
 	for _, c := range []struct {
@@ -73,6 +89,11 @@ func TestFaultQueueJudgeCatches(t *testing.T) {
 			e.Sent[2].N, e.Sent[3].N = 4, 3
 			e.Sent[2], e.Sent[3] = e.Sent[3], e.Sent[2]
 		}, []fault.Rule{fault.Commit}},
+		{"… but a person sent it again, at the end of its key", func(e *fault.QueueEvidence) {
+			e.Sent[2].N, e.Sent[3].N = 4, 3
+			e.Sent[2], e.Sent[3] = e.Sent[3], e.Sent[2]
+			again(e, dispatch.Retry, 10)
+		}, nil},
 		{"a number is given twice", func(e *fault.QueueEvidence) { e.Records[2].Seq = 2 }, []fault.Rule{fault.Commit, fault.Order}},
 		{"two in flight", func(e *fault.QueueEvidence) { e.Records[2].Trail[0].At = at(8) }, []fault.Rule{fault.Order}},
 		{"the next begins while one waits", func(e *fault.QueueEvidence) {
@@ -88,10 +109,35 @@ func TestFaultQueueJudgeCatches(t *testing.T) {
 		{"sent again blindly", func(e *fault.QueueEvidence) {
 			e.Arrivals = append(e.Arrivals, fault.Arrival{ID: "c", Term: 20, At: at(11), Refused: true})
 		}, []fault.Rule{fault.Blind}},
-		{"sent again by a person", func(e *fault.QueueEvidence) {
-			e.Arrivals = append(e.Arrivals, fault.Arrival{ID: "c", Term: 20, At: at(11), Effect: true})
-			e.Retried = map[string]bool{"c": true}
+		{"sent again by a person", func(e *fault.QueueEvidence) { again(e, dispatch.RetryUnknown, 11, 12) }, nil},
+		{"… who did so once, and it was sent twice", func(e *fault.QueueEvidence) {
+			again(e, dispatch.RetryUnknown, 11, 12, 13)
+		}, []fault.Rule{fault.Blind, fault.Twice}},
+		{"… after it was sent again", func(e *fault.QueueEvidence) {
+			again(e, dispatch.RetryUnknown, 13, 12)
+		}, []fault.Rule{fault.Blind, fault.Twice}},
+		{"… and refused before it is taken", func(e *fault.QueueEvidence) {
+			again(e, dispatch.Retry, 11, 12, 13)
+			e.Arrivals[4].Effect, e.Arrivals[4].Refused = false, true
 		}, nil},
+		{"… of whose acts the trail has the latest alone", func(e *fault.QueueEvidence) {
+			again(e, dispatch.RetryUnknown, 13, 12, 14)
+			for len(e.Records[2].Trail) < dispatch.MaxTrail {
+				e.Records[2].Trail = append(e.Records[2].Trail, dispatch.TrailEntry{At: at(15), State: dispatch.Delayed, Term: 21})
+			}
+		}, nil},
+		{"skipped by a person, and sent again", func(e *fault.QueueEvidence) {
+			again(e, dispatch.Skip, 11, 12)
+		}, []fault.Rule{fault.Blind, fault.Twice}},
+		{"a ledger, sent again by a person", func(e *fault.QueueEvidence) { again(e, dispatch.RetryUnknown, 11, 12); untimed(e) }, nil},
+		{"… who did so once, and it took effect twice more", func(e *fault.QueueEvidence) {
+			again(e, dispatch.RetryUnknown, 11, 12, 13)
+			untimed(e)
+		}, []fault.Rule{fault.Blind, fault.Twice}},
+		{"… who skipped it", func(e *fault.QueueEvidence) {
+			again(e, dispatch.Skip, 11, 12)
+			untimed(e)
+		}, []fault.Rule{fault.Blind, fault.Twice}},
 		{"twice at a target that recognises ids", func(e *fault.QueueEvidence) {
 			e.Target = dispatch.Semantics{Resend: true, Deduplicates: true}
 			e.Arrivals = append(e.Arrivals, fault.Arrival{ID: "c", Term: 20, At: at(11), Effect: true})
