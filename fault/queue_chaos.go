@@ -3,10 +3,12 @@
 package fault
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -20,13 +22,13 @@ type QueueChaos struct {
 	// Workers is how many instances there are.
 	Workers int
 	Seed    uint64
-	// For how long to make trouble, and at least until every gate was tried.
+	// For how long to make trouble, and at least until a worker has come to every gate.
 	For time.Duration
 	// Longest pause of a worker.
 	Longest time.Duration
 
 	random *rand.Rand
-	gates  []string
+	gates  []string // that no worker has, and none has come to
 	count  map[string]int
 	undo   []lasting
 	slots  []*Worker
@@ -45,11 +47,6 @@ type lasting struct {
 	undo  func()
 }
 
-// steps are where a worker may end or stop.
-func steps() []string {
-	return []string{"claimed", "begin", "begun", "send", "arrived", "answered", "record", "recorded"}
-}
-
 // Run makes trouble while users enqueue; then all is well, and what waits for a
 // person is looked at by one. It returns what it did, and the judge's verdict.
 func (c *QueueChaos) Run() (map[string]int, QueueVerdict) {
@@ -57,10 +54,12 @@ func (c *QueueChaos) Run() (map[string]int, QueueVerdict) {
 	tb.Helper()
 	c.random, c.count, c.slots = rand.New(rand.NewPCG(c.Seed, 2)), map[string]int{}, make([]*Worker, c.Workers)
 	c.acts = map[dispatch.Action]int{}
-	for _, step := range steps() {
+	for _, step := range c.Fleet.Target.steps() {
 		c.gates = append(c.gates, step+":kill", step+":stop")
 	}
 	c.random.Shuffle(len(c.gates), func(i, j int) { c.gates[i], c.gates[j] = c.gates[j], c.gates[i] })
+	// Those that stop come last: such a worker continues, and only a strike makes room for the next gate. The trouble waits for all.
+	slices.SortStableFunc(c.gates, func(a, b string) int { return cmp.Compare(a[len(a)-4:], b[len(b)-4:]) })
 	feeding, stop := context.WithCancel(context.Background())
 	fed := make(chan []Sent, 1)
 	go func() { fed <- c.Feed.Run(feeding) }()
@@ -82,12 +81,12 @@ func (c *QueueChaos) Run() (map[string]int, QueueVerdict) {
 		Target: c.Fleet.Target.Semantics, Second: c.Fleet.Windows.Second})
 }
 
-// trouble lasts until its time has ended and every gate was tried.
+// trouble lasts until its time has ended and a worker has come to every gate.
 func (c *QueueChaos) trouble() {
 	tb := c.Fleet.tb
 	end, last := time.Now().Add(c.For), time.Now().Add(c.For+5*patience)
 	next := time.Now().Add(time.Second)
-	for tb.Failed() || time.Now().Before(end) || len(c.gates) > 0 && time.Now().Before(last) {
+	for tb.Failed() || time.Now().Before(end) || len(c.unreached()) > 0 && time.Now().Before(last) {
 		if tb.Failed() {
 			return
 		}
@@ -103,9 +102,20 @@ func (c *QueueChaos) trouble() {
 		}
 		<-time.After(10 * time.Millisecond)
 	}
-	if len(c.gates) > 0 {
-		tb.Errorf("never reached: %v", c.gates)
+	if gates := c.unreached(); len(gates) > 0 {
+		tb.Errorf("never reached: %v", gates)
 	}
+}
+
+// unreached are the gates that no worker has come to, whether one was started for them or not.
+func (c *QueueChaos) unreached() []string {
+	out := slices.Clone(c.gates)
+	for _, w := range c.slots {
+		if w != nil && w.Gate != "" {
+			out = append(out, w.Gate)
+		}
+	}
+	return out
 }
 
 func (c *QueueChaos) upTo(d time.Duration) time.Duration {
@@ -120,7 +130,7 @@ func (c *QueueChaos) tend() {
 		switch {
 		case w == nil || w.Exited():
 			if w != nil && w.Gate != "" {
-				c.count[w.Gate]++
+				c.ended(w)
 			}
 			c.slots[i] = c.start(fmt.Sprintf("w%d", i))
 		case !w.paused.IsZero() && now.After(w.paused):
@@ -137,6 +147,16 @@ func (c *QueueChaos) tend() {
 		}
 		return over
 	})
+}
+
+// ended counts the gate of a worker that has ended there. One that has ended otherwise leaves its gate to another.
+func (c *QueueChaos) ended(w *Worker) {
+	if strings.HasSuffix(w.Gate, ":kill") && w.killed() {
+		c.count[w.Gate]++
+	} else {
+		c.gates = append(c.gates, w.Gate)
+	}
+	w.Gate = ""
 }
 
 // start starts a worker that will come to grief at the next of the gates.

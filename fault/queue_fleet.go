@@ -127,6 +127,12 @@ func (w *Worker) Exited() bool {
 	}
 }
 
+// killed reports whether a worker that has ended was killed. Of those with a gate, nobody else kills one before it comes there.
+func (w *Worker) killed() bool {
+	status, ok := w.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
+}
+
 // Pause stops the worker where it is, save in the middle of a write to a file;
 // see [Node.Pause].
 func (w *Worker) Pause(d time.Duration) bool {

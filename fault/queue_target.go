@@ -126,6 +126,15 @@ func (t *QueueTarget) Misbehave(bad bool) {
 	t.bad = bad
 }
 
+// steps are where a worker may end or stop. "arrived" is where a webhook sees it; a ledger is not told whose request it is.
+func (t *QueueTarget) steps() []string {
+	out := []string{"claimed", "begin", "begun", "send", "answered", "record", "recorded"}
+	if t.sink != nil {
+		out = append(out, "arrived")
+	}
+	return out
+}
+
 // OnArrival has f called once, when the next request of the worker has arrived
 // and before it is carried out.
 func (t *QueueTarget) OnArrival(worker string, f func()) {
