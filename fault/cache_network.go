@@ -45,6 +45,12 @@ func InNetwork(t *testing.T, peers int) *Network {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
 		out, err := cmd.CombinedOutput()
 		t.Logf("in a network of its own:\n%s", out)
+		for line := range strings.Lines(string(out)) { // the table of make prove is of what this process says was tried
+			if attr, ok := strings.CutPrefix(line, "=== ATTR  "+t.Name()+" "); ok {
+				key, value, _ := strings.Cut(strings.TrimSpace(attr), " ")
+				t.Attr(key, value)
+			}
+		}
 		if err != nil {
 			t.Errorf("in a network of its own: %v", err)
 		}
