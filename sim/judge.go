@@ -30,13 +30,14 @@ type judge struct {
 	deadline map[string]time.Time
 	over     map[string]bool
 
-	term    int64            // the newest that was granted
-	holder  string           // the session that it was granted to
-	before  string           // … when the store was restored, and which has not given it back
-	session map[int64]string // of every term
-	offices map[*office]bool // work that has not returned
-	effect  int64            // the highest term that had an effect
-	kept    string           // the state of the role, as it was written last
+	term    int64                // the newest that was granted
+	holder  string               // the session that it was granted to
+	before  string               // … when the store was restored, and which has not given it back
+	session map[int64]string     // of every term
+	offices map[*office]bool     // work that has not returned
+	left    map[string]time.Time // by node: when work returned last
+	effect  int64                // the highest term that had an effect
+	kept    string               // the state of the role, as it was written last
 	grants  int
 }
 
@@ -54,7 +55,7 @@ func newJudge(setup Setup, store leasetest.Target, storeNow func() time.Time) *j
 	return &judge{
 		Target: store, setup: setup, storeNow: storeNow, begin: time.Now(),
 		renewed: map[string]time.Time{}, deadline: map[string]time.Time{}, over: map[string]bool{},
-		session: map[int64]string{}, offices: map[*office]bool{},
+		session: map[int64]string{}, offices: map[*office]bool{}, left: map[string]time.Time{},
 	}
 }
 
@@ -214,6 +215,7 @@ func (j *judge) leave(o *office) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	delete(j.offices, o)
+	j.left[o.node] = time.Now()
 	end := j.renewed[o.session].Add(j.setup.Timing.Timeout)
 	if !j.setup.Fenced && !o.reported && time.Now().After(end) {
 		j.breach("the work of %s ends %v after its session, and nobody reports it", o.node, time.Since(end))
@@ -228,7 +230,7 @@ func (j *judge) report(n *node, line string) {
 	o := n.office.Load()
 	if o != nil {
 		o.reported = true
-	} else if !j.setup.Fenced {
+	} else if !j.setup.Fenced && time.Since(j.left[n.name]) > 0 { // after a pause both wake at one moment, in any order
 		j.breach("%s says %q though its work had ended", n.name, line)
 	}
 }

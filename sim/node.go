@@ -131,8 +131,8 @@ func (n *node) work(ctx context.Context, term elect.Term) error {
 	j.enter(o)
 	n.office.Store(o)
 	defer func() {
-		n.office.Store(nil)
 		j.leave(o)
+		n.office.Store(nil)
 		if n.world.setup.Twin.Late {
 			n.sleep(context.Background(), n.world.setup.Timing.Timeout)
 		}
