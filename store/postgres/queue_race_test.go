@@ -520,6 +520,9 @@ func dueBesideEnqueue(t *testing.T, url string) error {
 	if n, err := s.Queue().EnqueueDue(t.Context(), work, 10); err != nil || n != 1 {
 		return fmt.Errorf("EnqueueDue = %d, %w, beside an open transaction", n, err)
 	}
+	if n, err := s.Queue().EnqueueDue(t.Context(), work, 10); n != 0 || !errors.Is(err, lease.ErrUnavailable) || !strings.Contains(err.Error(), held) {
+		return fmt.Errorf("EnqueueDue = %d, %w, where all that is due is held", n, err)
+	}
 	commit(t, user)
 	if n, err := s.Queue().EnqueueDue(t.Context(), work, 10); err != nil || n != 2 {
 		return fmt.Errorf("EnqueueDue = %d, %w, then", n, err)

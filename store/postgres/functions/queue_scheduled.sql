@@ -34,7 +34,7 @@ BEGIN
 END $$;
 
 -- Does the same one by one, each in a subtransaction. A message that another transaction holds is left for the next call, and so
--- are the later ones of its key.
+-- are the later ones of its key. It fails if that leaves nothing: whoever waits for these messages is to hear why.
 CREATE FUNCTION {{rules}}.enqueue_due_singly(p_queue text, t timestamptz, p_limit bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     v_joined bigint := 0;
@@ -53,8 +53,15 @@ BEGIN
             v_bytes := v_bytes + d.size;
         EXCEPTION WHEN lock_not_available THEN
             v_left := v_left || d.key;
+            IF cardinality(v_left) = 20 THEN -- hardly commits under way: one transaction that holds them all, and there may be hundreds
+                PERFORM set_config('lock_timeout', '1', true);
+            END IF;
         END;
     END LOOP;
+    IF v_joined = 0 AND v_left <> '{}' THEN
+        RAISE EXCEPTION 'scheduled messages are due whose ids another transaction has enqueued and not committed, the first of key %', quote_literal(v_left[1])
+            USING ERRCODE = 'lock_not_available';
+    END IF;
     RETURN v_joined;
 END $$;
 
