@@ -58,7 +58,8 @@ func (t *changeBuilder) end(check *Check, c *Candidate, v Evaluation, change *So
 		return // it was reported as a member of its group, whose alarm ends when no member is down
 	}
 	m := t.message(check, c, c.Alarm, c.Reason)
-	m.Started, m.Raised, m.LastBeat = c.Started, t.wallTime(c.OnsetAt), nil
+	m.Started, m.Raised = c.Started, t.wallTime(c.OnsetAt)
+	m.LastBeat = nil // that of the candidate ended the alarm; the last before it is not kept
 	if c.AlarmHeld {
 		// Its ONSET still waits for others: it goes first, in the same transaction.
 		change.Notifications = append(change.Notifications, m.Notification())

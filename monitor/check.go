@@ -50,8 +50,8 @@ type Check struct {
 	MaxLearned int `json:"max_learned,omitempty"`
 	// RetireAfter retires a source that has been down for this long. 0: never.
 	RetireAfter time.Duration `json:"retire_after_ms,omitempty"`
-	// SenderClock judges by the time that the sender put into the heartbeat, which may lie neither before the last one
-	// nor in the future. For sources whose heartbeats are late but whose clocks are right.
+	// SenderClock judges by the time that the sender put into the heartbeat, moved into the range from the last one to
+	// now. For sources whose heartbeats are late but whose clocks are right.
 	SenderClock bool `json:"sender_clock,omitempty"`
 	// AnyDomain counts VES events of every domain as heartbeats, and not those of the domain heartbeat alone.
 	AnyDomain bool `json:"any_domain,omitempty"`
@@ -81,11 +81,13 @@ type Check struct {
 	// Remind is how often sinks are notified again of an alarm that no one has acknowledged, at least 1 min. 0: never.
 	Remind time.Duration `json:"remind_ms,omitempty"`
 
-	// Severity, Tags and Labels are copied into alarms. Paused raises no alarms.
+	// Severity, Tags and Labels are copied into alarms.
 	Severity string            `json:"severity,omitempty"`
 	Tags     []string          `json:"tags,omitempty"`
 	Labels   map[string]string `json:"labels,omitempty"`
-	Paused   bool              `json:"paused,omitempty"`
+
+	// Paused raises no alarms and retires no source. Alarms that stand still end.
+	Paused bool `json:"paused,omitempty"`
 
 	// ControlLoop is copied into control-loop events.
 	ControlLoop ControlLoop `json:"control_loop,omitzero"`

@@ -20,8 +20,10 @@
 // Whether an alarm starts or ends is decided in [Check.Evaluate] (rule.go, deadline.go), which is pure. So is what holds an
 // alarm back: maintenance, or the source that this one depends on (heldback.go), which readParents (detect.go) has read; one
 // whose check is paused or in maintenance counts as paused there.
-// What is blind is decided before all that, by [PathStatus] (path.go). What follows is decided in changes.go: onset, the
-// method, says whether the alarm is held for its group; end says what is sent when it ends, which depends on what was sent before. groups.go (groupReport) decides
+// What is blind is decided before all that, by [PathStatus] (path.go) and its copies: monitor_record_probe in
+// store/postgres/functions/monitor_intake.sql, and recordProbes in internal/memstore/checks/intake.go.
+// What follows is decided in changes.go: changeBuilder.onset says whether the alarm is held for its group; end says what is
+// sent when it ends, which depends on what was sent before. groups.go (groupReport) decides
 // when and how held alarms are reported, and when a group's alarm ends, reminders.go what is sent again, and the store's
 // compare-and-set (ApplyChanges, ReportGroup) whether it still applies. ApplyChanges is in store/sqlite/monitor_apply.go, in
 // store/postgres/functions/monitor_apply.sql, and in internal/memstore/checks/detection.go, the store in

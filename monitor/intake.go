@@ -115,7 +115,7 @@ type Intake struct {
 type IntakeStats struct {
 	Queued int // heartbeats that wait now
 	Cached int // IDs of sources in the cache
-	// Heartbeats by outcome. Replayed ones are among the accepted.
+	// Heartbeats by outcome. Replayed ones are among the accepted, those of a check that is Full among the unknown.
 	Accepted, Unknown, Malformed, Replayed int64
 	Busy                                   int64 // calls that were refused because the queue was full
 	// Flushes that were stored, the updates in them, and how long they took together.

@@ -51,6 +51,9 @@ func title(m monitor.AlarmMessage) string {
 		switch m.End {
 		case monitor.NoTransition, monitor.Abated:
 			what = verb("is", "are") + " back"
+			if m.Group != "" {
+				what = "are not down any more" // of some of them the check may have changed, and no heartbeat came
+			}
 		case monitor.Retire:
 			what = verb("was", "were") + " retired"
 		case monitor.Forget:
