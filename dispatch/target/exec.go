@@ -23,7 +23,7 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// ExecConfig tells which program carries batches out.
+// ExecConfig tells which program is run for each message.
 type ExecConfig struct {
 	// Argv is the program and its arguments. Required.
 	Argv []string
@@ -33,10 +33,10 @@ type ExecConfig struct {
 	Env []string
 	// Dir is its working directory. Default: that of this process.
 	Dir string
-	// AtMostOnce: the program is not run again for a batch whose outcome is unknown: its key blocks until an operator
+	// AtMostOnce: the program is not run again for a message whose outcome is unknown: its key blocks until an operator
 	// decides. Default: it is run again, with a growing pause.
 	AtMostOnce bool
-	// Recognises declares that the program recognises the id of a batch that it
+	// Recognises declares that the program recognises the id of a message that it
 	// has done, however late it comes again.
 	Recognises bool
 }
@@ -65,7 +65,7 @@ const (
 // behind.
 const lingering = 200 * time.Millisecond
 
-// Exec runs a program for each batch, with the payload on its standard input.
+// Exec runs a program for each message, with the payload on its standard input.
 //
 // At the deadline the program is killed with its process group. On Linux it is
 // killed too when the instance dies; what it had started by itself continues then,

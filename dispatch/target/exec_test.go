@@ -118,7 +118,7 @@ func TestExecDeadline(t *testing.T) {
 	}
 }
 
-// TestExecLeftovers: what a program leaves running does not keep its batch.
+// TestExecLeftovers: what a program leaves running does not keep its message.
 func TestExecLeftovers(t *testing.T) {
 	e := shell(t, `sleep 600 & echo $!; exit 0`)
 	got := run(t, e)
@@ -167,7 +167,7 @@ func TestExecMany(t *testing.T) {
 	}
 	for range cap(answers) {
 		if got := <-answers; got[0] != got[1] {
-			t.Errorf("batch %s said %q", got[0], got[1])
+			t.Errorf("message %s said %q", got[0], got[1])
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 
 // Headers of a webhook, in the form in which net/http keeps them.
 const (
-	HeaderID        = "Idempotency-Key" // the batch's id
+	HeaderID        = "Idempotency-Key" // the message's ID
 	HeaderQueue     = "Understudy-Queue"
 	HeaderKey       = "Understudy-Key"
 	HeaderTerm      = "Understudy-Term"
@@ -26,7 +26,7 @@ const (
 	HeaderSignature = "Understudy-Signature"
 
 	// Of https://www.standardwebhooks.com.
-	HeaderWebhookID        = "Webhook-Id" // the batch's id
+	HeaderWebhookID        = "Webhook-Id" // the message's ID
 	HeaderWebhookTimestamp = "Webhook-Timestamp"
 	HeaderWebhookSignature = "Webhook-Signature"
 )
@@ -50,7 +50,7 @@ func signed() [7]string {
 }
 
 // signer signs webhooks. Its states are kept, because making one costs more than
-// signing a small batch.
+// signing a small message.
 type signer struct{ states sync.Pool }
 
 func newSigner(secret []byte) *signer {

@@ -18,7 +18,7 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// WebhookConfig tells how batches are sent as webhooks.
+// WebhookConfig tells how messages are sent as webhooks.
 type WebhookConfig struct {
 	HTTPConfig
 	// Method of a submission: POST, PUT or PATCH. Default POST.
@@ -26,8 +26,8 @@ type WebhookConfig struct {
 	// Final: every 2xx means committed. The location of a 202 is not asked, and
 	// neither is anything else.
 	Final bool
-	// StatusURL is asked what became of a batch, with {id} in it standing for
-	// the batch's id. Default: only locations that the receiver itself named are.
+	// StatusURL is asked what became of a message, with {id} in it standing for
+	// the message's id. Default: only locations that the receiver itself named are.
 	StatusURL string
 	// At is where a submission goes, below URL. Default: to URL.
 	At func(base *url.URL, a dispatch.Assignment) *url.URL
@@ -38,13 +38,13 @@ type WebhookConfig struct {
 	// Header has more headers for every request. It cannot set those that the
 	// protocol has.
 	Header http.Header
-	// AtMostOnce: a batch whose outcome is unknown is not sent again: its key blocks until an operator decides. Default: it
+	// AtMostOnce: a message whose outcome is unknown is not sent again: its key blocks until an operator decides. Default: it
 	// is sent again, with the same id and a growing pause.
 	AtMostOnce bool
 	// Recognises declares that the receiver recognises the Idempotency-Key of what
 	// it has done, however late it comes again.
 	Recognises bool
-	// Remembers declares that a 404 of the status URL proves that the batch did
+	// Remembers declares that a 404 of the status URL proves that the message did
 	// not arrive.
 	Remembers bool
 }
@@ -68,7 +68,7 @@ func (c WebhookConfig) Validate() error {
 			return fmt.Errorf("status: %w", err)
 		}
 		if !strings.Contains(c.StatusURL, "{id}") {
-			return fmt.Errorf("%w: the status URL lacks {id}, which stands for the batch's id", lease.ErrInvalid)
+			return fmt.Errorf("%w: the status URL lacks {id}, which stands for the message's id", lease.ErrInvalid)
 		}
 	}
 	switch c.Signature {
@@ -83,7 +83,7 @@ func (c WebhookConfig) Validate() error {
 		return err
 	}
 	if c.Remembers && c.StatusURL == "" {
-		return fmt.Errorf("%w: a receiver without a status URL cannot prove that a batch did not arrive", lease.ErrInvalid)
+		return fmt.Errorf("%w: a receiver without a status URL cannot prove that a message did not arrive", lease.ErrInvalid)
 	}
 	own := func(name string) bool {
 		return name == HeaderID || name == "Content-Type" || strings.HasPrefix(name, "Webhook-")
@@ -97,12 +97,12 @@ func (c WebhookConfig) Validate() error {
 // checkOnce refuses what contradicts itself.
 func checkOnce(atMostOnce, recognises bool) error {
 	if atMostOnce && recognises {
-		return fmt.Errorf("%w: a target that recognises ids can be sent a batch twice: leave out at most once", lease.ErrInvalid)
+		return fmt.Errorf("%w: a target that recognises ids can be sent a message twice: leave out at most once", lease.ErrInvalid)
 	}
 	return nil
 }
 
-// Webhook sends batches by HTTP.
+// Webhook sends messages by HTTP.
 type Webhook struct {
 	cfg    WebhookConfig
 	client *client
@@ -210,7 +210,7 @@ func (w *Webhook) queryStatus(ctx context.Context, a dispatch.Assignment) dispat
 	return answer
 }
 
-// place is where to ask about a batch; nil when there is none.
+// place is where to ask about a message; nil when there is none.
 func (w *Webhook) place(a dispatch.Assignment) (*url.URL, error) {
 	if a.Link != "" {
 		return location(w.client.base, a.Link)

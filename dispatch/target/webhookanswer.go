@@ -131,7 +131,7 @@ func statusText(status int) string {
 	return strings.TrimSuffix(fmt.Sprintf("HTTP %d: %s", status, http.StatusText(status)), ": ")
 }
 
-// classifyStatus reads the answer to the question what became of a batch.
+// classifyStatus reads the answer to the question what became of a message.
 func classifyStatus(r reply, now time.Time) dispatch.Answer {
 	if a, ok := r.broken(); ok {
 		a.Outcome = dispatch.Uncertain
