@@ -46,9 +46,8 @@
 //     and store/sqlite/monitor_process_test.go check that each sink gets both;
 //   - its field in the API (api/apitype/check.go), and its key in a configuration file (Check in
 //     internal/settings/checks.go, and example.yaml): copyOptions there copies fields of the same name and type, and leaves out
-//     all others without an error. In the flag --check, ParseCheck there reads it: it has lists of the
-//     keys that may stand without a value, of those whose values may have commas, and (plainValue) of those that are text
-//     whatever they look like;
+//     all others without an error. The flag --check reads it by its type (ParseCheck there);
+//     values with commas are those of two keys that it names;
 //   - its key in the help of cmd/understudy/monitorrun.go and, by hand, in docs/monitor.md; generated files follow with
 //     -update;
 //   - if receivers of alarms should see it, a field of AlarmMessage, filled by Check.message (message.go), and what each kind of sink

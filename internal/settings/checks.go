@@ -175,16 +175,17 @@ func ParseCheck(text string) (Check, error) {
 	var c Check
 	name, rest, _ := strings.Cut(text, ",")
 	fields := map[string]any{"check": name}
+	keys := strictyaml.KeysOf(reflect.TypeFor[Check]())
 	last := ""
 	for part := range strings.SplitSeq(rest, ",") {
 		key, value, given := strings.Cut(part, "=")
 		switch {
 		case rest == "":
 			continue
-		case (last == "schedule" || last == "maintenance") && !isKey(key):
+		case (last == "schedule" || last == "maintenance") && !isKey(keys, key):
 			fields[last] = fmt.Sprint(fields[last], ",", part)
 			continue
-		case !given && (key == "fixed" || key == "paused" || key == "sender_clock" || key == "any_domain"):
+		case !given && kindOf(keys, key) == reflect.Bool:
 			fields[key] = true
 		case !given || value == "":
 			return c, usererr.Errorf("--check %q: write %q as KEY=VALUE, for instance interval=5s", text, part)
@@ -198,7 +199,7 @@ func ParseCheck(text string) (Check, error) {
 		case fields[key] != nil:
 			return c, usererr.Errorf("--check %q: %s appears twice", text, key)
 		default:
-			fields[key] = plainValue(key, value)
+			fields[key] = plainValue(kindOf(keys, key), value)
 		}
 		last = key
 	}
@@ -225,24 +226,28 @@ func within(fields map[string]any, key string) map[string]any {
 	return m
 }
 
-// plainValue leaves numbers and words as they would stand in a file.
-func plainValue(key, value string) any {
-	switch key {
-	case "schedule", "maintenance", "severity", "group_by", "depends_on", "depends_label":
-		return value
-	}
+// plainValue leaves numbers and words as they would stand in a file; what is text is that whatever it looks like.
+func plainValue(kind reflect.Kind, value string) any {
 	var v any
-	if yaml.Unmarshal([]byte(value), &v) != nil {
+	if kind == reflect.String || yaml.Unmarshal([]byte(value), &v) != nil {
 		return value
 	}
 	return v
 }
 
+// kindOf is that of a key's value; Invalid for what is no key.
+func kindOf(keys map[string]strictyaml.Key, key string) reflect.Kind {
+	if k, ok := keys[key]; ok {
+		return k.Of.Kind()
+	}
+	return reflect.Invalid
+}
+
 // isKey reports whether a word is one of a check's keys in a flag.
-func isKey(word string) bool {
+func isKey(keys map[string]strictyaml.Key, word string) bool {
 	if strings.HasPrefix(word, "label.") || strings.HasPrefix(word, "control_loop.") || word == "tag" {
 		return true
 	}
-	_, ok := strictyaml.KeysOf(reflect.TypeFor[Check]())[word]
+	_, ok := keys[word]
 	return ok
 }
