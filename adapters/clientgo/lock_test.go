@@ -324,6 +324,7 @@ func TestALostTermEndsTheLeadership(t *testing.T) {
 			t.Fatal(err)
 		}
 		until(t, time.Minute, "the next term", func() bool { return a.lock.Term() > before })
+		synctest.Wait() // client-go calls OnStartedLeading in a goroutine of its own
 		if faults, terms := j.found(); len(faults) > 0 || terms != 2 {
 			t.Errorf("%d terms; %v", terms, faults)
 		}
