@@ -23,14 +23,17 @@ func ExampleLock() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	work := func(ctx context.Context, term int64) {
+		fmt.Println("leading; send the term along:", ctx.Err() == nil && term > 0)
+	}
 	ctx, stop := context.WithCancel(klog.NewContext(context.Background(), logr.Discard()))
 	leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
-		Lock:          lock, // the line that changes
+		Lock:          lock, // a line that changes
 		LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
 		ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) {
-				fmt.Println("leading; send the term along:", lock.Term() > 0)
+				work(lock.Context(ctx), lock.Term()) // the other: client-go's own context outlives the term after a pause
 				stop()
 			},
 			OnStoppedLeading: func() {},

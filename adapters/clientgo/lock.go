@@ -113,7 +113,7 @@ func (l *Lock) bound(ctx context.Context) (context.Context, context.CancelFunc, 
 	limit := l.answers
 	if t := l.tenure.Load(); t != nil {
 		if limit = min(limit, t.trust.Remaining(l.cfg.Clock.Now())); limit <= 0 {
-			return nil, nil, fmt.Errorf("%w: %s, term %d", lease.ErrLost, l.Describe(), t.term)
+			return nil, nil, l.lost(t)
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -160,7 +160,8 @@ func (l *Lock) Create(ctx context.Context, record resourcelock.LeaderElectionRec
 
 // Update implements [resourcelock.Interface]: it acquires, renews or releases.
 func (l *Lock) Update(parent context.Context, record resourcelock.LeaderElectionRecord) error {
-	t := l.tenure.Load()
+	before := l.tenure.Load()
+	t := before
 	deadline, ok := parent.Deadline()
 	switch {
 	case record.HolderIdentity == "":
@@ -188,10 +189,12 @@ func (l *Lock) Update(parent context.Context, record resourcelock.LeaderElection
 	if err == nil && trust.Remaining(l.cfg.Clock.Now()) <= l.goesOn {
 		err = fmt.Errorf("%w: %s: the store took longer than %v to answer", lease.ErrUnknown, l.Describe(), l.answers)
 	}
+	if err == nil && !l.tenure.CompareAndSwap(before, &tenure{t.session, t.term, trust}) {
+		err = l.lost(t) // it ended while the store answered, and the work was told so
+	}
 	switch {
 	case err == nil:
 		l.failing = false
-		l.tenure.Store(&tenure{t.session, t.term, trust})
 		return nil
 	case acquiring && t != nil:
 		_ = l.end(parent, t.session, "not acquired in time") // or it lapses

@@ -331,6 +331,96 @@ func TestALostTermEndsTheLeadership(t *testing.T) {
 	})
 }
 
+// pausing stops client-go once for a while when an Update has succeeded, as a pause of the process does.
+type pausing struct {
+	*clientgo.Lock
+	pause atomic.Int64
+}
+
+func (p *pausing) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	err := p.Lock.Update(ctx, r)
+	time.Sleep(time.Duration(p.pause.Swap(0)))
+	return err
+}
+
+// client-go leads on after a pause, because its RenewDeadline begins when it runs again. The lock's contexts have ended by then, also
+// on a host that was suspended: there, no timer fires in time.
+func TestAPauseEndsTheContext(t *testing.T) {
+	for _, suspended := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			store, j, clock := memory.New(nil), &judge{leading: map[string]context.Context{}}, &leasetest.BubbleClock{}
+			p := &pausing{}
+			a := start(t, store, "a", defaults, j, clock, func(l *clientgo.Lock) resourcelock.Interface { p.Lock = l; return p }, true)
+			all := map[string]context.Context{"made before the term": a.lock.Context(t.Context())}
+			until(t, time.Minute, "a leader", func() bool { return j.last() == "a" })
+			all["made under the term"] = a.lock.Context(t.Context())
+			if suspended {
+				clock.Delay(time.Hour)
+			}
+			time.Sleep(time.Minute)
+			for made, ctx := range all {
+				if ctx.Err() != nil {
+					t.Errorf("the context %s ended while a led: %v", made, context.Cause(ctx))
+				}
+			}
+			p.pause.Store(int64(20 * time.Second))
+			b := start(t, store, "b", defaults, j, &leasetest.BubbleClock{}, nil, true)
+			until(t, time.Minute, "a takeover", func() bool { return b.lock.Term() != 0 })
+			for made, ctx := range all {
+				select {
+				case <-ctx.Done():
+				default:
+					if !suspended {
+						t.Errorf("the context %s: Done is open while b leads", made)
+					}
+				}
+				if ctx.Err() == nil || !errors.Is(context.Cause(ctx), lease.ErrLost) {
+					t.Errorf("suspended %v: the context %s while b leads: %v, want ErrLost", suspended, made, context.Cause(ctx))
+				}
+			}
+			time.Sleep(time.Minute)
+			b.stop()
+			until(t, time.Minute, "the next term", func() bool { return a.lock.Term() != 0 })
+			if ctx := a.lock.Context(t.Context()); ctx.Err() != nil {
+				t.Errorf("a context of the next term: %v", context.Cause(ctx))
+			}
+		})
+	}
+}
+
+// tardy is a store that answers late, and not by the deadline of the call.
+type tardy struct {
+	*memory.Store
+	by atomic.Int64
+}
+
+func (s *tardy) WriteState(ctx context.Context, id lease.ID, term int64, data []byte) error {
+	err := s.Store.WriteState(ctx, id, term, data)
+	time.Sleep(time.Duration(s.by.Load()))
+	return err
+}
+
+// A renewal that succeeds when the work has already been told to end would let client-go lead without it.
+func TestALostTermIsNotRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &tardy{Store: memory.New(nil)}
+		lock, err := clientgo.NewLock(clientgo.Config{Store: store, Role: "r", Identity: "a", Clock: &leasetest.BubbleClock{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		record := resourcelock.LeaderElectionRecord{HolderIdentity: "a", LeaseDurationSeconds: 15}
+		if err := lock.Create(t.Context(), record); err != nil {
+			t.Fatal(err)
+		}
+		ctx := lock.Context(t.Context())
+		time.Sleep(12500 * time.Millisecond) // of 13 s
+		store.by.Store(int64(800 * time.Millisecond))
+		if err := lock.Update(t.Context(), record); !errors.Is(err, lease.ErrLost) || ctx.Err() == nil || lock.Term() != 0 {
+			t.Errorf("%v, want ErrLost; the context: %v; term %d", err, ctx.Err(), lock.Term())
+		}
+	})
+}
+
 // Two programs under one identity: client-go by itself would let both lead.
 func TestOneIdentityTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
