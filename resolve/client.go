@@ -27,14 +27,14 @@ const (
 
 // ClientConfig tells a [Client] whom to ask.
 type ClientConfig struct {
-	// Servers, such as http://10.0.0.1:7600. The one that answered last is asked first. Required.
+	// Servers, such as http://10.0.0.1:7600. One that fails is asked last from then on. Required.
 	Servers []string
 	// Token that the servers ask for; "" sends none.
 	Token string
 	// HTTP is what requests are sent with. Default: a client of its own that follows no
 	// redirects, so that the token goes nowhere else.
 	HTTP *http.Client
-	// Timeout of one request to one server. Default 2 s.
+	// Timeout of one request to one server. Default 2 s. The servers share the time to the caller's deadline if that is nearer.
 	Timeout time.Duration
 	// Interval at which what is watched is asked for. Default 1 s; it is jittered by a quarter.
 	Interval time.Duration
@@ -190,26 +190,37 @@ func (c *Client) query(ctx context.Context, n Name) (Answer, error) {
 	var failed error
 	for i := range c.servers {
 		at := (first + i) % len(c.servers)
-		a, err := c.queryServer(ctx, c.servers[at], n)
+		a, err := c.queryServer(ctx, c.share(ctx, len(c.servers)-i), c.servers[at], n)
 		if err == nil || errors.Is(err, ErrUnknown) || errors.Is(err, errRefused) {
-			c.mu.Lock()
-			c.first = at
-			c.mu.Unlock()
 			return a, err
 		}
 		failed = err
 		if ctx.Err() != nil {
-			break
+			break // the caller has gone, which is not the server's fault
 		}
+		c.mu.Lock()
+		if c.first == at { // else another query has been here
+			c.first = (at + 1) % len(c.servers)
+		}
+		c.mu.Unlock()
 	}
 	return Answer{Name: n}, fmt.Errorf("%w: %s: %w", ErrStale, n, failed)
+}
+
+// share is the time for the first of so many servers that are left: one that is silent must leave some to the others.
+func (c *Client) share(ctx context.Context, left int) time.Duration {
+	until, ok := ctx.Deadline()
+	if !ok {
+		return c.cfg.Timeout
+	}
+	return min(c.cfg.Timeout, time.Until(until)/time.Duration(left))
 }
 
 // errRefused: a server has an answer, which is that it gives none.
 var errRefused = errors.New("resolve: the server refuses to answer")
 
-func (c *Client) queryServer(ctx context.Context, server *url.URL, n Name) (Answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+func (c *Client) queryServer(ctx context.Context, timeout time.Duration, server *url.URL, n Name) (Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	path := "/v1/roles/"
 	if n.Kind != Role {

@@ -1,0 +1,112 @@
+package resolve_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/lease/leasetest"
+	"github.com/understudy-ha/understudy/resolve"
+)
+
+// network is servers by host, which answer without sockets: those would stop the time of a bubble.
+type network struct {
+	hosts map[string]http.HandlerFunc
+
+	mu    sync.Mutex
+	asked map[string]int
+}
+
+func (n *network) RoundTrip(r *http.Request) (*http.Response, error) {
+	n.mu.Lock()
+	n.asked[r.URL.Host]++
+	n.mu.Unlock()
+	answer := httptest.NewRecorder()
+	n.hosts[r.URL.Host](answer, r)
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	return answer.Result(), nil
+}
+
+// clientOf asks servers a and b, in this order; with b nil only a.
+func clientOf(t *testing.T, a, b http.HandlerFunc) (*resolve.Client, *network) {
+	t.Helper()
+	n := &network{hosts: map[string]http.HandlerFunc{"a": a, "b": b}, asked: map[string]int{}}
+	cfg := resolve.ClientConfig{Servers: []string{"http://a", "http://b"}, HTTP: &http.Client{Transport: n}, Clock: &leasetest.BubbleClock{}}
+	if b == nil {
+		cfg.Servers = cfg.Servers[:1]
+	}
+	c, err := resolve.NewClient(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, n
+}
+
+// isSilent answers nothing.
+func isSilent(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+
+// answers with a status and a body, after a while.
+func answers(after time.Duration, status int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if lease.Sleep(r.Context(), &leasetest.BubbleClock{}, after) {
+			w.WriteHeader(status)
+			_, _ = w.Write([]byte(body))
+		}
+	}
+}
+
+// holds answers that web-1 holds whatever role is asked for, for so long.
+func holds(after, left time.Duration) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		role := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
+		answers(after, http.StatusOK, fmt.Sprintf(
+			`{"role":%q,"primaries":[{"id":"1","name":"web-1","address":"10.0.0.1:80","term":7,"expires_in_ms":%d}]}`, role, left.Milliseconds()))(w, r)
+	}
+}
+
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// A server that is silent leaves some of the caller's time to the next, and is asked last from then on.
+func TestPastASilentServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, n := clientOf(t, isSilent, holds(0, time.Minute))
+		for _, role := range []string{"billing", "orders"} {
+			if a, err := c.Lookup(within(t, time.Second), role); err != nil || len(a.Holders) != 1 || a.Holders[0].Name != "web-1" {
+				t.Errorf("%s: %v, %v", role, a, err)
+			}
+		}
+		if n.asked["a"] != 1 || n.asked["b"] != 2 {
+			t.Errorf("asked %v", n.asked)
+		}
+	})
+}
+
+// Nor does a server that is slow move back because a caller has gone.
+func TestACallerThatGoesBlamesNoServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, n := clientOf(t, holds(200*time.Millisecond, time.Minute), isSilent)
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(100*time.Millisecond, cancel)
+		if _, err := c.Lookup(ctx, "billing"); !errors.Is(err, resolve.ErrStale) || !errors.Is(err, context.Canceled) {
+			t.Errorf("whoever went has %v", err)
+		}
+		if _, err := c.Lookup(t.Context(), "billing"); err != nil || n.asked["a"] != 2 || n.asked["b"] != 0 {
+			t.Errorf("%v, asked %v", err, n.asked)
+		}
+	})
+}
