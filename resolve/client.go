@@ -94,7 +94,8 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 // Lookup returns who stands behind a name, as [ParseName] reads it: "billing" is a role,
 // "primary/orders" and "replica/orders" are of a shard. What is remembered and may still be
 // believed is not asked for again. An error wraps [ErrVacant] when nobody does,
-// [ErrUnknown] when there is no such name, [ErrStale] when no server could say.
+// [ErrUnknown] when there is no such name, [ErrStale] when no server could say; none of them
+// when all servers refuse to answer (401, 403).
 func (c *Client) Lookup(ctx context.Context, name string) (Answer, error) {
 	n, err := ParseName(name)
 	if err != nil {
@@ -108,8 +109,8 @@ func (c *Client) Lookup(ctx context.Context, name string) (Answer, error) {
 }
 
 // Watch calls fn with the answer for a name, at once and then whenever a holder, its address or
-// its term changes, until ctx ends or fn returns an error, which it returns. No holders
-// are nobody. While no server can say, fn is not called. A change is seen after about an
+// its term changes, until ctx ends, fn returns an error, which it returns, or all servers refuse to answer, as
+// with a wrong token. No holders are nobody. While no server can say, fn is not called. A change is seen after about an
 // interval; changes that came and went in between are in the servers' history.
 func (c *Client) Watch(ctx context.Context, name string, fn func(Answer) error) error {
 	n, err := ParseName(name)
@@ -122,8 +123,11 @@ func (c *Client) Watch(ctx context.Context, name string, fn func(Answer) error) 
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if errors.Is(err, ErrUnknown) {
+		switch {
+		case errors.Is(err, ErrUnknown):
 			a, err = Answer{Name: n}, nil
+		case err != nil && !errors.Is(err, ErrStale):
+			return err // a refusal, which does not pass by itself
 		}
 		if err == nil && (first || !a.Equal(last)) {
 			if err := fn(a); err != nil {
@@ -188,13 +192,19 @@ func (c *Client) query(ctx context.Context, n Name) (Answer, error) {
 	first := c.first
 	c.mu.Unlock()
 	var failed error
+	refused := 0
 	for i := range c.servers {
 		at := (first + i) % len(c.servers)
 		a, err := c.queryServer(ctx, c.share(ctx, len(c.servers)-i), c.servers[at], n)
-		if err == nil || errors.Is(err, ErrUnknown) || errors.Is(err, errRefused) {
+		if err == nil || errors.Is(err, ErrUnknown) {
 			return a, err
 		}
-		failed = err
+		if errors.Is(err, errRefused) {
+			refused++
+		}
+		if !errors.Is(failed, errRefused) { // which says more than that another server is down
+			failed = err
+		}
 		if ctx.Err() != nil {
 			break // the caller has gone, which is not the server's fault
 		}
@@ -203,6 +213,9 @@ func (c *Client) query(ctx context.Context, n Name) (Answer, error) {
 			c.first = (at + 1) % len(c.servers)
 		}
 		c.mu.Unlock()
+	}
+	if refused == len(c.servers) {
+		return Answer{Name: n}, failed
 	}
 	return Answer{Name: n}, fmt.Errorf("%w: %s: %w", ErrStale, n, failed)
 }
@@ -216,7 +229,7 @@ func (c *Client) share(ctx context.Context, left int) time.Duration {
 	return min(c.cfg.Timeout, time.Until(until)/time.Duration(left))
 }
 
-// errRefused: a server has an answer, which is that it gives none.
+// errRefused: a server has an answer, which is that it gives none to this client.
 var errRefused = errors.New("resolve: the server refuses to answer")
 
 func (c *Client) queryServer(ctx context.Context, timeout time.Duration, server *url.URL, n Name) (Answer, error) {
@@ -269,7 +282,7 @@ func (c *Client) errorReply(server *url.URL, status int, body apitype.Problem, n
 		return Answer{Name: n, TTL: Empty}, nil
 	case body.Code == "not_found":
 		return Answer{Name: n}, fmt.Errorf("%w: %s", ErrUnknown, n)
-	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+	case body.Code != "" && (status == http.StatusUnauthorized || status == http.StatusForbidden): // without a code it is a proxy's
 		return Answer{Name: n}, fmt.Errorf("%w: %s: %d %s %s", errRefused, server.Host, status, body.Code, body.Detail)
 	}
 	return Answer{Name: n}, fmt.Errorf("%s answered %d %s %s", server.Host, status, body.Code, body.Detail)

@@ -74,6 +74,10 @@ func holds(after, left time.Duration) http.HandlerFunc {
 	}
 }
 
+func refuses(w http.ResponseWriter, r *http.Request) {
+	answers(0, http.StatusUnauthorized, `{"code":"unauthorized"}`)(w, r)
+}
+
 func within(t *testing.T, d time.Duration) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -107,6 +111,39 @@ func TestACallerThatGoesBlamesNoServer(t *testing.T) {
 		}
 		if _, err := c.Lookup(t.Context(), "billing"); err != nil || n.asked["a"] != 2 || n.asked["b"] != 0 {
 			t.Errorf("%v, asked %v", err, n.asked)
+		}
+	})
+}
+
+// A server that refuses is passed over; only if all do is that the answer, and the end of a watch.
+func TestPastARefusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, n := clientOf(t, refuses, holds(0, time.Minute))
+		for _, role := range []string{"billing", "orders"} {
+			if a, err := c.Lookup(t.Context(), role); err != nil || len(a.Holders) != 1 {
+				t.Errorf("%s: %v, %v", role, a, err)
+			}
+		}
+		if n.asked["a"] != 1 {
+			t.Errorf("asked %v", n.asked)
+		}
+
+		never := func(resolve.Answer) error { return errors.New("fn was called") }
+		c, _ = clientOf(t, refuses, refuses)
+		if _, err := c.Lookup(t.Context(), "billing"); err == nil || errors.Is(err, resolve.ErrStale) || !strings.Contains(err.Error(), "401") {
+			t.Errorf("all refuse: %v", err)
+		}
+		if err := c.Watch(within(t, time.Minute), "billing", never); err == nil || !strings.Contains(err.Error(), "401") {
+			t.Errorf("a watch that all refuse: %v", err)
+		}
+		for name, other := range map[string]http.HandlerFunc{"is down": answers(0, 503, ""), "is behind a proxy that refuses": answers(0, 403, "<html>")} {
+			c, _ = clientOf(t, refuses, other)
+			if _, err := c.Lookup(t.Context(), "billing"); !errors.Is(err, resolve.ErrStale) || !strings.Contains(err.Error(), "401") {
+				t.Errorf("one refuses, the other %s: %v", name, err)
+			}
+			if err := c.Watch(within(t, time.Minute), "billing", never); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("one refuses, the other %s: watch: %v", name, err)
+			}
 		}
 	})
 }
