@@ -58,10 +58,29 @@ type Client struct {
 
 // entry is what is remembered of a name.
 type entry struct {
-	querying chan struct{} // of capacity 1: one goroutine asks at a time
-	answer   Answer
-	until    time.Duration // reading of the clock
+	flight *flight // under way, or nil
+	last   *flight // the last with an answer, or nil
 }
+
+// flight is one query of the servers, for all callers that need its name while it lasts.
+type flight struct {
+	name   Name
+	done   chan struct{} // closed at its end; nothing else changes from then on
+	answer Answer
+	until  time.Duration // reading of the clock at which the answer ends
+	err    error
+	// cut: the deadline or cancellation of the caller that made the query cut it short, and its error is for that caller alone.
+	cut bool
+}
+
+func (f *flight) result(now time.Duration) (Answer, error) {
+	a := f.answer
+	a.TTL = max(0, f.until-now)
+	return a, f.err
+}
+
+// believed reports whether its answer may still be believed.
+func (f *flight) believed(now time.Duration) bool { return f != nil && f.until > now }
 
 // NewClient makes a client; it sends nothing yet. Errors wrap lease.ErrInvalid.
 func NewClient(cfg ClientConfig) (*Client, error) {
@@ -148,57 +167,69 @@ func (c *Client) nextInterval() time.Duration {
 
 // lookup returns the cached answer, or a server's; force asks a server in any case.
 func (c *Client) lookup(ctx context.Context, n Name, force bool) (Answer, error) {
-	e := c.names.GetOrAdd(n, func() *entry { return &entry{querying: make(chan struct{}, 1)} })
-	if a, ok := c.cached(e); ok && !force {
-		return a, nil
-	}
-	select {
-	case e.querying <- struct{}{}:
-		defer func() { <-e.querying }()
-	case <-ctx.Done():
-		return Answer{Name: n}, context.Cause(ctx)
-	}
-	if a, ok := c.cached(e); ok && !force { // another goroutine has asked meanwhile
-		return a, nil
-	}
-	asked := c.cfg.Clock.Now()
-	a, err := c.query(ctx, n)
-	if err == nil {
-		until := asked + a.TTL // its time counts from before the question
+	e := c.names.GetOrAdd(n, func() *entry { return new(entry) })
+	for {
 		c.mu.Lock()
-		e.answer, e.until = a, until
+		now, last, f := c.cfg.Clock.Now(), e.last, e.flight
+		if !force && last.believed(now) {
+			c.mu.Unlock()
+			return last.result(now)
+		}
+		if f == nil {
+			f = &flight{name: n, done: make(chan struct{}), cut: true}
+			e.flight = f
+			c.mu.Unlock()
+			c.runFlight(ctx, e, f)
+			return f.result(c.cfg.Clock.Now())
+		}
 		c.mu.Unlock()
-		a.TTL = max(0, until-c.cfg.Clock.Now())
-		return a, nil
+		select {
+		case <-f.done:
+			if !f.cut {
+				return f.result(c.cfg.Clock.Now())
+			}
+		case <-ctx.Done():
+			return Answer{Name: n}, fmt.Errorf("%w: %s: %w", ErrStale, n, context.Cause(ctx))
+		}
 	}
-	if a, ok := c.cached(e); ok && errors.Is(err, ErrStale) {
-		return a, nil
-	}
-	return Answer{Name: n}, err
 }
 
-// cached is an answer that may still be believed.
-func (c *Client) cached(e *entry) (Answer, bool) {
+// runFlight brings a flight to its end, also if the HTTP client panics: the flight then stays cut.
+func (c *Client) runFlight(ctx context.Context, e *entry, f *flight) {
+	defer func() {
+		c.mu.Lock()
+		e.flight = nil
+		c.mu.Unlock()
+		close(f.done)
+	}()
+	f.err = c.query(ctx, f)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	a := e.answer
-	a.TTL = e.until - c.cfg.Clock.Now()
-	return a, a.TTL > 0
+	switch {
+	case f.err == nil:
+		e.last = f
+	case errors.Is(f.err, ErrStale) && e.last.believed(c.cfg.Clock.Now()):
+		f.answer, f.until, f.err = e.last.answer, e.last.until, nil
+	}
 }
 
-// query asks one server after the other until one can say.
-func (c *Client) query(ctx context.Context, n Name) (Answer, error) {
+// query asks one server after the other until one can say, and fills in the flight's answer.
+func (c *Client) query(ctx context.Context, f *flight) error {
+	asked := c.cfg.Clock.Now()
 	c.mu.Lock()
 	first := c.first
 	c.mu.Unlock()
 	var failed error
-	refused := 0
+	refused, cut := 0, false
 	for i := range c.servers {
 		at := (first + i) % len(c.servers)
-		a, err := c.queryServer(ctx, c.share(ctx, len(c.servers)-i), c.servers[at], n)
+		share := c.share(ctx, len(c.servers)-i)
+		a, err := c.queryServer(ctx, share, c.servers[at], f.name)
 		if err == nil || errors.Is(err, ErrUnknown) {
-			return a, err
+			f.answer, f.until, f.cut = a, asked+a.TTL, false // its time counts from before the question
+			return err
 		}
+		cut = cut || ctx.Err() != nil || share < c.cfg.Timeout && errors.Is(err, context.DeadlineExceeded)
 		if errors.Is(err, errRefused) {
 			refused++
 		}
@@ -214,10 +245,11 @@ func (c *Client) query(ctx context.Context, n Name) (Answer, error) {
 		}
 		c.mu.Unlock()
 	}
+	f.answer, f.cut = Answer{Name: f.name}, cut
 	if refused == len(c.servers) {
-		return Answer{Name: n}, failed
+		return failed
 	}
-	return Answer{Name: n}, fmt.Errorf("%w: %s: %w", ErrStale, n, failed)
+	return fmt.Errorf("%w: %s: %w", ErrStale, f.name, failed)
 }
 
 // share is the time for the first of so many servers that are left: one that is silent must leave some to the others.
@@ -252,6 +284,9 @@ func (c *Client) queryServer(ctx context.Context, timeout time.Duration, server 
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	if err != nil {
+		return Answer{}, fmt.Errorf("%s: %w", server.Host, err)
+	}
 	if res.StatusCode >= http.StatusBadRequest {
 		var problem apitype.Problem
 		_ = json.Unmarshal(body, &problem) // a proxy may have answered something else
@@ -263,9 +298,7 @@ func (c *Client) queryServer(ctx context.Context, timeout time.Duration, server 
 	if n.Kind != Role {
 		into = &shard
 	}
-	if err == nil {
-		err = json.Unmarshal(body, into)
-	}
+	err = json.Unmarshal(body, into)
 	switch {
 	case res.StatusCode != http.StatusOK || err != nil:
 		return Answer{}, fmt.Errorf("%s answered %s, which is not how this API answers", server.Host, res.Status)

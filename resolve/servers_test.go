@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,6 +73,11 @@ func holds(after, left time.Duration) http.HandlerFunc {
 		answers(after, http.StatusOK, fmt.Sprintf(
 			`{"role":%q,"primaries":[{"id":"1","name":"web-1","address":"10.0.0.1:80","term":7,"expires_in_ms":%d}]}`, role, left.Milliseconds()))(w, r)
 	}
+}
+
+// moving answers that a is the primary of the shard orders, which is about to move: nobody may remember it.
+func moving(after time.Duration) http.HandlerFunc {
+	return answers(after, http.StatusOK, `{"shard":"orders","primary":{"node_id":"a","address":"a:1","epoch":9},"left_ms":4000,"plan":{}}`)
 }
 
 func refuses(w http.ResponseWriter, r *http.Request) {
@@ -144,6 +150,83 @@ func TestPastARefusal(t *testing.T) {
 			if err := c.Watch(within(t, time.Minute), "billing", never); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("one refuses, the other %s: watch: %v", name, err)
 			}
+		}
+	})
+}
+
+// lookupAtOnce looks a name up so many times at once, and returns the errors.
+func lookupAtOnce(t *testing.T, c *resolve.Client, name string, times int) []error {
+	errs := make([]error, times)
+	var all sync.WaitGroup
+	for i := range errs {
+		all.Go(func() { _, errs[i] = c.Lookup(within(t, 2*time.Second), name) })
+	}
+	all.Wait()
+	return errs
+}
+
+// Whoever asks while another asks gets the same answer, also one that nobody may remember.
+func TestOneQuestionForAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, x := range map[string]struct {
+			server http.HandlerFunc
+			lookup string
+			want   error
+		}{
+			"not to be remembered": {moving(200 * time.Millisecond), "primary/orders", nil},
+			"unknown":              {answers(200*time.Millisecond, 404, `{"code":"not_found"}`), "primary/orders", resolve.ErrUnknown},
+			"broken":               {answers(200*time.Millisecond, 503, ""), "billing", resolve.ErrStale},
+		} {
+			c, n := clientOf(t, x.server, nil)
+			for range 2 { // an outcome is of those alone who waited for it
+				for _, err := range lookupAtOnce(t, c, x.lookup, 20) {
+					if !errors.Is(err, x.want) {
+						t.Fatalf("%s: %v", name, err)
+					}
+				}
+			}
+			if n.asked["a"] != 2 {
+				t.Errorf("%s: asked %d times", name, n.asked["a"])
+			}
+		}
+		c, _ := clientOf(t, isSilent, isSilent)
+		for _, err := range lookupAtOnce(t, c, "billing", 20) {
+			if !errors.Is(err, resolve.ErrStale) {
+				t.Errorf("all are silent: %v", err)
+			}
+		}
+	})
+}
+
+// What came of a caller's haste is not the answer for those with more time.
+func TestHasteIsNotShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, b := range map[string]http.HandlerFunc{"the other is silent": isSilent, "the other is down": answers(0, 503, "")} {
+			c, _ := clientOf(t, holds(200*time.Millisecond, time.Minute), b)
+			var hasty, patient error
+			var both sync.WaitGroup
+			both.Go(func() { _, hasty = c.Lookup(within(t, 100*time.Millisecond), "billing") })
+			synctest.Wait() // it asks
+			both.Go(func() { _, patient = c.Lookup(within(t, 10*time.Second), "billing") })
+			both.Wait()
+			if !errors.Is(hasty, resolve.ErrStale) || patient != nil {
+				t.Errorf("%s: %v and %v", name, hasty, patient)
+			}
+		}
+
+		var asked atomic.Bool
+		c, _ := clientOf(t, func(w http.ResponseWriter, r *http.Request) {
+			if holds(200*time.Millisecond, time.Minute)(w, r); !asked.Swap(true) {
+				panic("a transport of the caller's")
+			}
+		}, nil)
+		go func() {
+			defer func() { _ = recover() }()
+			_, _ = c.Lookup(t.Context(), "billing")
+		}()
+		synctest.Wait() // it asks
+		if _, err := c.Lookup(within(t, 10*time.Second), "billing"); err != nil {
+			t.Errorf("after a panic: %v", err)
 		}
 	})
 }
