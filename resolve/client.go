@@ -215,7 +215,6 @@ func (c *Client) runFlight(ctx context.Context, e *entry, f *flight) {
 
 // query asks one server after the other until one can say, and fills in the flight's answer.
 func (c *Client) query(ctx context.Context, f *flight) error {
-	asked := c.cfg.Clock.Now()
 	c.mu.Lock()
 	first := c.first
 	c.mu.Unlock()
@@ -224,9 +223,9 @@ func (c *Client) query(ctx context.Context, f *flight) error {
 	for i := range c.servers {
 		at := (first + i) % len(c.servers)
 		share := c.share(ctx, len(c.servers)-i)
-		a, err := c.queryServer(ctx, share, c.servers[at], f.name)
+		a, until, err := c.queryServer(ctx, share, c.servers[at], f.name)
 		if err == nil || errors.Is(err, ErrUnknown) {
-			f.answer, f.until, f.cut = a, asked+a.TTL, false // its time counts from before the question
+			f.answer, f.until, f.cut = a, until, false
 			return err
 		}
 		cut = cut || ctx.Err() != nil || share < c.cfg.Timeout && errors.Is(err, context.DeadlineExceeded)
@@ -246,7 +245,7 @@ func (c *Client) query(ctx context.Context, f *flight) error {
 		c.mu.Unlock()
 	}
 	f.answer, f.cut = Answer{Name: f.name}, cut
-	if refused == len(c.servers) {
+	if refused == len(c.servers) || errors.Is(failed, ErrStale) {
 		return failed
 	}
 	return fmt.Errorf("%w: %s: %w", ErrStale, f.name, failed)
@@ -264,7 +263,8 @@ func (c *Client) share(ctx context.Context, left int) time.Duration {
 // errRefused: a server has an answer, which is that it gives none to this client.
 var errRefused = errors.New("resolve: the server refuses to answer")
 
-func (c *Client) queryServer(ctx context.Context, timeout time.Duration, server *url.URL, n Name) (Answer, error) {
+// queryServer returns a server's answer, and the reading of the clock at which it ends.
+func (c *Client) queryServer(ctx context.Context, timeout time.Duration, server *url.URL, n Name) (a Answer, until time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	path := "/v1/roles/"
@@ -273,24 +273,32 @@ func (c *Client) queryServer(ctx context.Context, timeout time.Duration, server 
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(server.String(), "/")+path+url.PathEscape(n.Of), nil)
 	if err != nil {
-		return Answer{}, err
+		return a, 0, err
 	}
 	if c.cfg.Token != "" {
 		r.Header.Set("Authorization", "Bearer "+c.cfg.Token)
 	}
+	asked := c.cfg.Clock.Now()
 	res, err := c.cfg.HTTP.Do(r)
 	if err != nil {
-		return Answer{}, err
+		return a, 0, err
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 	if err != nil {
-		return Answer{}, fmt.Errorf("%s: %w", server.Host, err)
+		return a, 0, fmt.Errorf("%s: %w", server.Host, err)
 	}
+	now := c.cfg.Clock.Now()
+	a, err = c.ofReply(server, res, body, n, now-asked) // the server may have read it as soon as it was asked
+	return a, now + a.TTL, err
+}
+
+// ofReply is the answer of a reply whose request was sent age ago.
+func (c *Client) ofReply(server *url.URL, res *http.Response, body []byte, n Name, age time.Duration) (Answer, error) {
 	if res.StatusCode >= http.StatusBadRequest {
 		var problem apitype.Problem
 		_ = json.Unmarshal(body, &problem) // a proxy may have answered something else
-		return c.errorReply(server, res.StatusCode, problem, n)
+		return c.errorReply(server, res.StatusCode, problem, n, age)
 	}
 	var role apitype.RoleHolders
 	var shard apitype.Shard
@@ -298,21 +306,21 @@ func (c *Client) queryServer(ctx context.Context, timeout time.Duration, server 
 	if n.Kind != Role {
 		into = &shard
 	}
-	err = json.Unmarshal(body, into)
+	err := json.Unmarshal(body, into)
 	switch {
 	case res.StatusCode != http.StatusOK || err != nil:
 		return Answer{}, fmt.Errorf("%s answered %s, which is not how this API answers", server.Host, res.Status)
 	case n.Kind == Role:
-		return ofRoleReply(n, role, c.cfg.MaxAge)
+		return ofRoleReply(n, role, age, c.cfg.MaxAge)
 	}
-	age, _ := strconv.Atoi(res.Header.Get("Age"))
-	return ofShardReply(n, shard, time.Duration(max(0, age))*time.Second, c.cfg.MaxAge)
+	known, _ := strconv.Atoi(res.Header.Get("Age"))
+	return ofShardReply(n, shard, age+time.Duration(max(0, known))*time.Second, c.cfg.MaxAge)
 }
 
-func (c *Client) errorReply(server *url.URL, status int, body apitype.Problem, n Name) (Answer, error) {
+func (c *Client) errorReply(server *url.URL, status int, body apitype.Problem, n Name, age time.Duration) (Answer, error) {
 	switch {
 	case body.Code == "vacant":
-		return Answer{Name: n, TTL: Empty}, nil
+		return Answer{Name: n, TTL: max(0, Empty-age)}, nil
 	case body.Code == "not_found":
 		return Answer{Name: n}, fmt.Errorf("%w: %s", ErrUnknown, n)
 	case body.Code != "" && (status == http.StatusUnauthorized || status == http.StatusForbidden): // without a code it is a proxy's

@@ -4,20 +4,21 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/api/apitype"
+	"github.com/understudy-ha/understudy/elect"
 )
 
-// ofRoleReply is the answer of what a server says of a role.
-func ofRoleReply(n Name, r apitype.RoleHolders, most time.Duration) (Answer, error) {
-	a := Answer{Name: n, TTL: most}
+// ofRoleReply is the answer of what a server said of a role that it read at most age ago.
+func ofRoleReply(n Name, r apitype.RoleHolders, age, most time.Duration) (Answer, error) {
+	role := elect.Role{Name: n.Of}
 	for _, p := range r.Primaries {
-		a.Holders = append(a.Holders, Holder{p.ID, p.Name, p.Address, p.Term})
-		a.TTL = min(a.TTL, time.Duration(p.ExpiresInMS)*time.Millisecond)
+		expires := time.Duration(p.ExpiresInMS) * time.Millisecond
+		role.Primary = append(role.Primary, elect.Primary{ID: p.ID, Name: p.Name, Address: p.Address, Term: p.Term, ExpiresIn: expires})
 	}
-	return a.checked(false, 0)
+	return OfRole(role, age, most)
 }
 
-// ofShardReply is the answer of what a server says of a shard. The server's knowledge was age old, rounded down, when it
-// answered.
+// ofShardReply is the answer of what a server said of a shard. It knew it for age, of which the part that the server told is
+// rounded down to whole seconds.
 func ofShardReply(n Name, s apitype.Shard, age, most time.Duration) (Answer, error) {
 	left := time.Duration(s.LeftMS) * time.Millisecond
 	// Not by the age that it may have had at most: a lease of a second would have ended in every answer.

@@ -230,3 +230,49 @@ func TestHasteIsNotShared(t *testing.T) {
 		}
 	})
 }
+
+// An answer that ended on its way is none, and the next server is asked.
+func TestAnswerThatEndedOnItsWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		late := 1500 * time.Millisecond
+		for name, x := range map[string]struct {
+			lookup string
+			late   http.HandlerFunc
+		}{
+			"a role":         {"billing", holds(late, time.Second)},
+			"a shard":        {"primary/orders", answers(late, 200, `{"shard":"orders","primary":{"node_id":"a","address":"a:1","epoch":9},"left_ms":1400}`)},
+			"one that moves": {"primary/orders", answers(late, 200, `{"shard":"orders","primary":{"node_id":"a","address":"a:1","epoch":9},"left_ms":1400,"plan":{}}`)},
+		} {
+			c, _ := clientOf(t, x.late, nil)
+			if a, err := c.Lookup(t.Context(), x.lookup); !errors.Is(err, resolve.ErrStale) {
+				t.Errorf("%s: %v for %v, %v", name, a, a.TTL, err)
+			}
+			next := moving(0)
+			if x.lookup == "billing" {
+				next = holds(0, time.Minute)
+			}
+			c, _ = clientOf(t, x.late, next)
+			if a, err := c.Lookup(t.Context(), x.lookup); err != nil || len(a.Holders) != 1 {
+				t.Errorf("%s, from the next server: %v, %v", name, a, err)
+			}
+		}
+
+		c, _ := clientOf(t, holds(0, 0), nil) // as after a restart of the server's host
+		if a, err := c.Lookup(t.Context(), "billing"); !errors.Is(err, resolve.ErrVacant) {
+			t.Errorf("a holder of another boot: %v, %v", a, err)
+		}
+		c, n := clientOf(t, answers(late, 404, `{"code":"vacant"}`), nil)
+		for range 2 { // that nobody holds it leads nobody anywhere
+			if _, err := c.Lookup(t.Context(), "billing"); !errors.Is(err, resolve.ErrVacant) {
+				t.Errorf("vacant, late: %v", err)
+			}
+		}
+		if n.asked["a"] != 2 {
+			t.Errorf("asked %d times for what may not be remembered", n.asked["a"])
+		}
+		c, _ = clientOf(t, holds(late, time.Minute), nil)
+		if a, err := c.Lookup(t.Context(), "billing"); err != nil || a.TTL != resolve.DefaultMaxAge-late {
+			t.Errorf("an answer that took %v: for %v, %v", late, a.TTL, err)
+		}
+	})
+}
