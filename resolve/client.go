@@ -38,7 +38,7 @@ type ClientConfig struct {
 	Timeout time.Duration
 	// Interval at which what is watched is asked for. Default 1 s; it is jittered by a quarter.
 	Interval time.Duration
-	// MaxAge is how long an answer may be believed at most. Default DefaultMost.
+	// MaxAge is how long an answer may be believed at most, 1 s or more. Default DefaultMaxAge.
 	MaxAge time.Duration
 	// Clock of this host. Default lease.BootClock.
 	Clock lease.Clock
@@ -95,8 +95,11 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 		}
 		c.servers = append(c.servers, u)
 	}
-	if cfg.Timeout < 0 || cfg.Interval < 0 || cfg.MaxAge < 0 {
+	if cfg.Timeout < 0 || cfg.Interval < 0 {
 		return nil, fmt.Errorf("%w: durations of a resolver cannot be negative", lease.ErrInvalid)
+	}
+	if cfg.MaxAge != 0 && cfg.MaxAge < time.Second {
+		return nil, fmt.Errorf("%w: answers may be believed for 1s or more, not %v", lease.ErrInvalid, cfg.MaxAge)
 	}
 	c.cfg.Timeout = cmp.Or(cfg.Timeout, 2*time.Second)
 	c.cfg.Interval = cmp.Or(cfg.Interval, time.Second)
@@ -308,7 +311,7 @@ func (c *Client) ofReply(server *url.URL, res *http.Response, body []byte, n Nam
 	}
 	err := json.Unmarshal(body, into)
 	switch {
-	case res.StatusCode != http.StatusOK || err != nil:
+	case res.StatusCode != http.StatusOK || err != nil || !isOf(n, role, shard):
 		return Answer{}, fmt.Errorf("%s answered %s, which is not how this API answers", server.Host, res.Status)
 	case n.Kind == Role:
 		return ofRoleReply(n, role, age, c.cfg.MaxAge)

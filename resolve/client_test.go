@@ -134,7 +134,7 @@ func TestLookup(t *testing.T) {
 }
 
 func TestOtherServer(t *testing.T) {
-	w := newWorld(t, api.Config{})
+	w := newWorld(t, api.Config{Shards: newShards().add("orders", view())})
 	w.hold("billing", "web-1", "10.0.0.1:80")
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -145,11 +145,17 @@ func TestOtherServer(t *testing.T) {
 		_, _ = io.WriteString(rw, "<html>not what was asked for")
 	}))
 	defer broken.Close()
-	c := w.client(func(cfg *resolve.ClientConfig) {
-		cfg.Servers = []string{"http://" + gone.Addr().String(), broken.URL, w.srv.URL}
-	})
-	if a, err := c.Lookup(t.Context(), "billing"); err != nil || a.Holders[0].Name != "web-1" {
-		t.Errorf("%v, %v", a, err)
+	other := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(rw, `{"status":"ok"}`)
+	}))
+	defer other.Close()
+	for _, name := range []string{"billing", "primary/orders"} {
+		c := w.client(func(cfg *resolve.ClientConfig) {
+			cfg.Servers = []string{"http://" + gone.Addr().String(), broken.URL, other.URL, w.srv.URL}
+		})
+		if a, err := c.Lookup(t.Context(), name); err != nil || len(a.Holders) != 1 {
+			t.Errorf("%s: %v, %v", name, a, err)
+		}
 	}
 }
 
@@ -160,8 +166,11 @@ func TestLeaseHasEnded(t *testing.T) {
 	moving.Row.Plan = &shard.Plan{Phase: shard.Pausing}
 	old.add("moving", moving)
 	w, next := newWorld(t, api.Config{Shards: old}), newWorld(t, api.Config{Shards: newShards().add("orders", view()).add("moving", moving)})
+	longest := time.Minute
 	client := func(servers ...string) *resolve.Client {
-		return w.client(func(cfg *resolve.ClientConfig) { cfg.Servers, cfg.MaxAge = servers, time.Minute })
+		return w.client(func(cfg *resolve.ClientConfig) {
+			cfg.Servers, cfg.MaxAge, cfg.Clock = servers, longest, &stepped{Clock: lease.BootClock()}
+		})
 	}
 	for _, name := range []string{"primary/orders", "primary/moving"} {
 		old.age = 3500 * time.Millisecond // of the 4 s that are left; the server says 3 s
@@ -174,6 +183,19 @@ func TestLeaseHasEnded(t *testing.T) {
 		}
 		if a, err := client(w.srv.URL, next.srv.URL).Lookup(t.Context(), name); err != nil || len(a.Holders) != 1 {
 			t.Errorf("%s, from the next server: %v, %v", name, a, err)
+		}
+	}
+
+	// The same of the age that the client allows.
+	longest = time.Second
+	for _, name := range []string{"primary/orders", "replica/orders"} {
+		old.age = 500 * time.Millisecond
+		if a, err := client(w.srv.URL).Lookup(t.Context(), name); err != nil || a.TTL != 0 || len(a.Holders) == 0 {
+			t.Errorf("%s, which may be too old: %v for %v, %v", name, a, a.TTL, err)
+		}
+		old.age = time.Second
+		if a, err := client(w.srv.URL).Lookup(t.Context(), name); !errors.Is(err, resolve.ErrStale) {
+			t.Errorf("%s, which is too old: %v for %v, %v", name, a, a.TTL, err)
 		}
 	}
 }
@@ -296,6 +318,7 @@ func TestDial(t *testing.T) {
 func TestClientConfig(t *testing.T) {
 	for name, c := range map[string]resolve.ClientConfig{
 		"no server": {}, "no URL": {Servers: []string{"127.0.0.1:7600"}}, "negative": {Servers: []string{"http://x"}, Timeout: -1},
+		"too short": {Servers: []string{"http://x"}, MaxAge: 999 * time.Millisecond},
 	} {
 		if _, err := resolve.NewClient(c); !errors.Is(err, lease.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)

@@ -7,6 +7,14 @@ import (
 	"github.com/understudy-ha/understudy/elect"
 )
 
+// isOf reports whether a reply is one of this API about the name, and not any JSON: a role that has no holder is an error there.
+func isOf(n Name, r apitype.RoleHolders, s apitype.Shard) bool {
+	if n.Kind == Role {
+		return r.Role == n.Of && len(r.Primaries) > 0
+	}
+	return s.Name == n.Of
+}
+
 // ofRoleReply is the answer of what a server said of a role that it read at most age ago.
 func ofRoleReply(n Name, r apitype.RoleHolders, age, most time.Duration) (Answer, error) {
 	role := elect.Role{Name: n.Of}
@@ -25,11 +33,11 @@ func ofShardReply(n Name, s apitype.Shard, age, most time.Duration) (Answer, err
 	if n.Kind == Primary && s.Primary != nil && left > 0 && left <= age {
 		return Answer{Name: n}, stale(n, age)
 	}
-	age += time.Second // it was rounded down
 	if age >= most {
 		return Answer{Name: n}, stale(n, age)
 	}
-	a := Answer{Name: n, TTL: most - age}
+	age += time.Second // it was rounded down
+	a := Answer{Name: n, TTL: max(0, most-age)}
 	if n.Kind == Primary && s.Primary != nil {
 		a.Holders = []Holder{{ID: s.Primary.NodeID, Address: s.Primary.Address, Term: s.Primary.Epoch}}
 		a.TTL = max(0, min(a.TTL, left-age))
