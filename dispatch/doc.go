@@ -75,7 +75,7 @@
 //
 // # Where to add an option
 //
-// A new setting is
+// One of a target, such as a header, is in package target's documentation. A new setting of a queue is
 //
 //   - a field of Queue in internal/settings/queue.go, which is its key, flag and help,
 //     and what checkDelivery there refuses. If alarms should have it too, it is also a
@@ -86,13 +86,13 @@
 //   - a line of internal/settings/example.yaml, and docs/understudy.yaml, which is made of it:
 //     go test ./internal/settings -run TestReference -update. docs/dispatch.md and CHANGELOG.md have it by hand.
 //
-// [Config.Validate] refuses the same once more, for Go programs. In tests it is a word of script_test.go, and drawn in
-// sim/queue_world.go. A queue has one target with one address: who else is behind that, a [Target] knows alone.
+// [Config.Validate] refuses the same once more, for Go programs. In tests, one that the
+// machine uses is a word of script_test.go, and drawn in sim/queue_world.go.
 //
 // What bounds the messages in flight, as Concurrency does, acts at their start (startBudget in exchange.go, by what keys.go has
 // claimed): a message that is started and then held back is not sent in time, and released. What may start again later is
 // asked for by hasStarts and addStarts (exchange.go), and nextWake (machine.go) says when, or it is noticed only at the next
-// join: see limiter.go.
+// join.
 //
 // A new property of a message, as NotBefore is one, is
 //

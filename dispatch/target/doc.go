@@ -39,6 +39,15 @@
 // out a batch again that it is given again, and forgets all but the last 100: a
 // batch whose outcome it does not know blocks its key.
 //
+// # Where to add an option
+//
+// An option of a webhook is a field of [WebhookConfig], with its check and its effect (webhook.go); a field of Webhook in
+// internal/settings/queue.go, which is its key, flag and help, and a line of (*Webhook).target there; and a line of
+// internal/settings/example.yaml, docs/understudy.yaml (which is made of it), docs/targets.md and CHANGELOG.md. One of a program is the
+// same with [ExecConfig] and Exec, and with cmd/understudy/queuerun.go, which takes its flags from those of a webhook.
+// If sinks of alarms should have it, it is also a field of Sink in internal/settings/sinks.go.
+// One that changes what the target can promise is in [dispatch.Semantics], too, and in the table above.
+//
 // # How it fails
 //
 // A Config that cannot work is refused by New with an error that wraps
