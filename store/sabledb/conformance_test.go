@@ -64,13 +64,18 @@ func (s server) open(t *testing.T) *sabledb.Store {
 
 func (s server) do(t *testing.T, commands ...string) []wire.Reply {
 	t.Helper()
-	c := wire.New(s.Addr, wire.Config{Timeout: time.Minute})
-	defer c.Close()
 	var words [][]string
 	for _, command := range commands {
 		words = append(words, strings.Fields(command))
 	}
-	replies, err := c.Do(context.Background(), words...)
+	return s.send(t, words...)
+}
+
+func (s server) send(t *testing.T, commands ...[]string) []wire.Reply {
+	t.Helper()
+	c := wire.New(s.Addr, wire.Config{Timeout: time.Minute})
+	defer c.Close()
+	replies, err := c.Do(context.Background(), commands...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,6 +36,8 @@ type Store struct {
 	target *target
 	keep   int
 	guard  *guard
+	// reading is held while a page of the history is read: however many read, one page at a time competes for the lock.
+	reading chan struct{}
 }
 
 // Open connects to the server. It returns lease.ErrInvalid for a URL that cannot be used, lease.ErrUnavailable for a server that
@@ -45,7 +47,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{target: t, keep: cmp.Or(max(0, cfg.KeepEvents), defaultKeepEvents)}
+	s := &Store{target: t, keep: cmp.Or(max(0, cfg.KeepEvents), defaultKeepEvents), reading: make(chan struct{}, 1)}
 	s.guard = newGuard(s.dial)
 	if cfg.NoMigrate {
 		if err = s.guard.check(ctx); err != nil {
@@ -105,41 +107,64 @@ func (s *Store) Append(ctx context.Context, e history.Event) error {
 	return s.run(ctx, func(k *call) error { return k.memory.Append(ctx, e) })
 }
 
-// Read implements [history.Log].
+// Read implements [history.Log]. With a filter that matches little it reads the whole history, and each page of it under
+// the lock for itself: renewals come in between.
 func (s *Store) Read(ctx context.Context, q history.Query) (out []history.Event, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	limit := q.PageSize()
-	err = s.run(ctx, func(k *call) error {
-		first, last := max(k.state.Base, q.After)+1, k.memory.Snapshot().LastID()
-		if q.Before != 0 {
-			last = min(last, q.Before-1)
+	for more := true; more && len(out) < limit; {
+		var page []history.Event
+		if page, more, err = s.readPage(ctx, &q); err != nil {
+			return nil, err
 		}
-		for first <= last && len(out) < limit {
-			from, to := first, min(last, first+history.MaxRead-1)
-			if q.Newest {
-				from, to = max(first, last-history.MaxRead+1), last
-			}
-			page, err := k.events(ctx, from, to)
-			if err != nil {
-				return err
-			}
-			page = slices.DeleteFunc(page, func(e history.Event) bool {
-				return q.Part != "" && e.Part != q.Part || q.Subject != "" && e.Subject != q.Subject
-			})
-			if q.Newest {
-				out, last = append(page, out...), from-1
-			} else {
-				out, first = append(out, page...), to+1
-			}
+		if q.Newest {
+			out = append(page, out...)
+		} else {
+			out = append(out, page...)
 		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
 	}
 	if q.Newest {
 		return out[max(0, len(out)-limit):], nil
 	}
 	return out[:min(len(out), limit)], nil
+}
+
+// readPage returns those of the next [history.MaxRead] events that match, and has q continue after them.
+func (s *Store) readPage(ctx context.Context, q *history.Query) (page []history.Event, more bool, err error) {
+	select {
+	case s.reading <- struct{}{}:
+		defer func() { <-s.reading }()
+	case <-ctx.Done():
+		return nil, false, failure(context.Cause(ctx), false)
+	}
+	err = s.run(ctx, func(k *call) (err error) {
+		// Since the page before, the oldest events may have been cut off.
+		first, last := max(k.state.Base, q.After)+1, k.memory.Snapshot().LastID()
+		if q.Before != 0 {
+			last = min(last, q.Before-1)
+		}
+		if first > last {
+			return nil
+		}
+		from, to := first, min(last, first+history.MaxRead-1)
+		if q.Newest {
+			from, to = max(first, last-history.MaxRead+1), last
+		}
+		if page, err = k.events(ctx, from, to); err != nil {
+			return err
+		}
+		if more = from > first || to < last; q.Newest {
+			q.Before = from
+		} else {
+			q.After = to
+		}
+		return nil
+	})
+	page = slices.DeleteFunc(page, func(e history.Event) bool {
+		return q.Part != "" && e.Part != q.Part || q.Subject != "" && e.Subject != q.Subject
+	})
+	return page, more, err
 }
 
 // Trim implements [history.Log].
