@@ -50,6 +50,7 @@ type call struct {
 	wake   []string      // nodes that got commands
 	looks  bool          // nothing is written
 	long   bool          // the history is, now
+	breaks int           // of the connection that is kept, of which the state knows
 }
 
 // run carries out one operation: f on the state as it is. What f changes is written also when it returns an error, unless
@@ -67,7 +68,8 @@ func (s *Store) run(ctx context.Context, f func(k *call) error) error {
 // runOnce is run; long tells that the history is too long now. It is cut by a call of its own: a list that the same EXEC has
 // written cannot be read in it.
 func (s *Store) runOnce(ctx context.Context, f func(k *call) error) (long bool, err error) {
-	if err := s.guard.check(ctx); err != nil {
+	// load looks again, under the lock: a connection that does not answer is not to be waited for there.
+	if err := s.guard.check(ctx, ""); err != nil {
 		return false, failure(err, false)
 	}
 	c, err := s.dial(ctx)
@@ -102,10 +104,19 @@ func (d discard) Unwrap() error { return d.error }
 
 // load reads the state, and tells the time.
 func (k *call) load(ctx context.Context) error {
-	all, err := k.c.do(ctx, []string{"GET", k.s.key("state")}, []string{"GET", k.s.key("clock")}, []string{"TTL", k.s.key("clock")})
+	all, err := k.c.do(ctx, []string{"INFO"}, []string{"GET", k.s.key("state")}, []string{"GET", k.s.key("clock")}, []string{"TTL", k.s.key("clock")})
 	if err != nil {
 		return failure(err, false)
 	}
+	id, _, err := parseInfo(all[0])
+	if err == nil {
+		// Only now: a run that was there before and still is has answered this connection, and has what this call writes.
+		err = k.s.guard.check(ctx, id)
+	}
+	if err != nil {
+		return failure(err, false)
+	}
+	all = all[1:]
 	if text := all[0].Text; text != "" {
 		if err := json.Unmarshal([]byte(text), &k.state); err != nil {
 			return k.s.foreign("state", err)
@@ -126,8 +137,10 @@ func (k *call) load(ctx context.Context) error {
 	}
 	k.now = time.Unix(base+ever-all[2].Int, 0).UTC()
 	// A clock that was set back must not make it longer.
-	if run := k.s.guard.server(); k.state.Schema == 0 || k.state.Server != run.id || run.suspect || k.state.Lost.After(k.now) {
-		k.state.Schema, k.state.Server, k.state.Lost, k.dirty = schema, run.id, k.now, true
+	run := k.s.guard.server()
+	k.breaks = run.breaks
+	if k.state.Schema == 0 || k.state.Server != id || run.breaks > run.noted || k.state.Lost.After(k.now) {
+		k.state.Schema, k.state.Server, k.state.Lost, k.dirty = schema, id, k.now, true
 	}
 	return k.settle(ctx)
 }
@@ -217,7 +230,7 @@ func (k *call) write(ctx context.Context, writes [][]string) error {
 	if exec.Kind != '*' || exec.Nil || len(exec.Items) != len(writes) {
 		return failure(errors.New("EXEC was not answered as it must be"), true)
 	}
-	k.s.guard.trust()
+	k.s.guard.note(k.breaks)
 	return nil
 }
 

@@ -48,10 +48,15 @@ func (s server) url() string { return "sabledb://" + s.Addr + "?prefix=" + s.pre
 // open opens the store as another process would have it.
 func (s server) open(t *testing.T) *sabledb.Store {
 	t.Helper()
+	return open(t, s.url())
+}
+
+func open(t *testing.T, url string) *sabledb.Store {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for {
-		out, err := sabledb.Open(ctx, sabledb.Config{URL: s.url()})
+		out, err := sabledb.Open(ctx, sabledb.Config{URL: url})
 		if err == nil {
 			t.Cleanup(func() { _ = out.Close() })
 			return out

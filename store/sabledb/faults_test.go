@@ -146,6 +146,10 @@ func TestServerMayHaveForgotten(t *testing.T) {
 	for name, harm := range map[string]func(s server) error{
 		"restarted":         func(s server) error { s.Kill(); return s.Run() },
 		"connection broken": func(s server) error { s.Cut(); return nil },
+		"another one at its address, while connections to the former stay": func(s server) error {
+			s.InfoText("role:primary\nnode_id:beef\n")
+			return nil
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if stand.Real() != "" && name != "restarted" {

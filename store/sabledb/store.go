@@ -50,7 +50,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s := &Store{target: t, keep: cmp.Or(max(0, cfg.KeepEvents), defaultKeepEvents), reading: make(chan struct{}, 1)}
 	s.guard = newGuard(s.dial)
 	if cfg.NoMigrate {
-		if err = s.guard.check(ctx); err != nil {
+		if err = s.guard.check(ctx, ""); err != nil {
 			err = failure(err, false)
 		}
 	} else {
