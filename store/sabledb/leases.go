@@ -59,7 +59,7 @@ func (s *Store) Acquire(ctx context.Context, e lease.Expectation) (out lease.Lea
 			return err
 		}
 		if kept := k.keptFor(out.Timing.Timeout); kept > 0 {
-			return discard{fmt.Errorf("%w: the server may have been started again a moment ago and have forgotten who holds what: no lease is given away for another %v",
+			return discard{fmt.Errorf("%w: a connection to the server broke, or it became another: it may have been started again and have forgotten who holds what: no lease is given away for another %v",
 				lease.ErrUnavailable, kept)}
 		}
 		return nil
