@@ -70,7 +70,12 @@ func (m *Machine) requestVotes(k *key) {
 }
 
 func (m *Machine) newQuestion(k *key) Question {
-	return Question{Key: k.name, Term: k.term, Config: ListNumber, Since: k.minPeerExpire()}
+	since := k.minPeerExpire()
+	// Who has a copy that this peer never takes would refuse its vote until that expires, as late as it does.
+	if !m.isBelievable(k.unbelievedExpire) {
+		since = max(since, k.unbelievedExpire)
+	}
+	return Question{Key: k.name, Term: k.term, Config: ListNumber, Since: since}
 }
 
 // electionTimeout is how long an election may take: drawn at random, so that candidates that collided do not
@@ -140,8 +145,12 @@ func (m *Machine) countVote(from string, a Answer) {
 		}
 		return
 	}
-	if a.Expire > max(m.setup.Table.Get(k.name).Expire, k.newestExpire) && m.isBelievable(a.Expire) {
+	switch {
+	case !m.isBelievable(a.Expire):
+		k.unbelievedExpire = max(k.unbelievedExpire, a.Expire)
+	case a.Expire > max(m.setup.Table.Get(k.name).Expire, k.newestExpire):
 		k.newestCopyPeer, k.newestExpire = from, a.Expire
+		m.requestOldCopy(k, a)
 	}
 	if m.fetchIfWon(k) {
 		return
@@ -152,6 +161,18 @@ func (m *Machine) countVote(from string, a Answer) {
 		m.restartElection(k)
 		k.restartedOnce = true
 	}
+}
+
+// requestOldCopy asks the peer with the newest copy for it, though it has expired by this peer's clock, when that peer refuses
+// its vote and a request waits that the copy will do for. By the others' clocks it may be fresh, and as long as that lasts,
+// no election is won and no fetch brings anything.
+func (m *Machine) requestOldCopy(k *key, a Answer) {
+	if a.Yes || m.now.Boot < k.copyRequestAt || !k.isWaitedFor(a.Expire) {
+		return
+	}
+	m.send(k.newestCopyPeer, EntryReq{k.name})
+	k.newestCopyPeer = "" // a fetch that starts need not ask for it
+	k.copyRequestAt = m.now.Boot + m.setup.Timings.AnnounceTimeout
 }
 
 // fetchIfWon starts the fetch when a majority has voted for this peer.

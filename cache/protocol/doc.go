@@ -32,7 +32,8 @@
 // a Get that its copy cannot answer is referred to another peer, and for a stale copy requestFetch (get.go) has another fetch.
 //
 // When a voter has a fresh copy, the candidate releases its voters and asks for that (field awaitingCopy): the
-// candidacy ends with the [Update], without a fetch.
+// candidacy ends with the [Update], without a fetch. One that is fresh by that voter's clock alone answers requests that accept
+// it (requestOldCopy), while the election goes on.
 //
 // No peer owns a key: any member may stand for it, and outranks (vote.go) decides between two
 // candidates: by the higher term, and by their weight only in equal ones. How many calls run at once is the runner's: cache/fetches.go, Config.Fetches; a
@@ -141,5 +142,5 @@
 // be stored, the peer neither stands nor votes. A failed fetch is announced ([Failed]), and no
 // peer stands until its back-off has passed. Every message from outside is checked before
 // it changes anything: terms a day ahead of the wall clock and copies that expire too late
-// are ignored and counted.
+// are ignored and counted; a peer that is refused votes for such a copy asks again, for a fetch in spite of it (newQuestion).
 package protocol

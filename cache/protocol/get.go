@@ -37,6 +37,11 @@ func (w *waiter) isSatisfiedBy(e Entry) bool {
 	return e.Held() && e.Expire > w.minExpire && e.Term > w.minTerm
 }
 
+// isWaitedFor reports whether a copy with this expiry, of whatever term, is good enough for a request that waits here.
+func (k *key) isWaitedFor(expire int64) bool {
+	return slices.ContainsFunc(k.waiters, func(w *waiter) bool { return expire > w.minExpire && w.refreshAt == 0 })
+}
+
 // minPeerExpire is the expiry that a peer's copy must exceed to make a fetch unnecessary for all who wait.
 func (k *key) minPeerExpire() (expire int64) {
 	for _, w := range k.waiters {

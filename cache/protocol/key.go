@@ -47,6 +47,10 @@ type key struct {
 
 	// reusableTerm is a term in which this peer's vote was released, and may be given again.
 	reusableTerm int64
+	// copyRequestAt is when a copy that has expired here may be asked for again: it may be large, and under way.
+	copyRequestAt time.Duration
+	// unbelievedExpire is the latest expiry of a copy elsewhere that was too late to be believed (isBelievable).
+	unbelievedExpire int64
 	// wanted: fetch even if nobody waits.
 	wanted          bool
 	highestAnswered int64 // the highest term in an answer

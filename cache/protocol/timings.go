@@ -44,7 +44,8 @@ type Timings struct {
 	// Skew is how far other peers' wall clocks may be off; 5 s. A copy that
 	// expires later than MaxTTL and Skew from now is refused.
 	Skew time.Duration
-	// MaxTTL is the longest time to live that is believed; 10 × TTL, at least 24 h.
+	// MaxTTL is the longest time to live that is believed; 10 × TTL, at least 24 h. Where another peer believes more, this one
+	// fetches again what it cannot take.
 	MaxTTL time.Duration
 }
 
