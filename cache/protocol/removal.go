@@ -177,13 +177,15 @@ func (m *Machine) handleRemove(from string, r Removal) {
 
 // applyRemoval drops the copies that are here, and aborts what would bring them back.
 func (m *Machine) applyRemoval(r Removal) {
+	nothingDue := len(m.removals.known)+len(m.removals.owed) == 0
 	switch {
 	case r.Scope == Everything && r.Term > m.removals.caughtUp:
 		m.removals.caughtUp = r.Term
 	case r.Scope == Everything, !m.removals.add(r):
 		return // it is known already, or a newer one covers it
 	}
-	if len(m.removals.known) == 1 {
+	// What is due already keeps its time: a key that is removed again and again would put it off for ever.
+	if nothingDue {
 		m.removals.checkAt = m.now.Boot + m.setup.Timings.Hello
 	}
 	m.forgetRemovals()
