@@ -54,8 +54,11 @@ func refusal(e protocol.Refuse) (wire.Code, error) {
 
 // referred is what a caller gets in place of another peer's name.
 func referred(e protocol.Refer) error {
-	if e.NotMember {
+	switch {
+	case e.NotMember:
 		return ErrNotMember
+	case e.Stopping:
+		return ErrClosed
 	}
 	return ErrPassive
 }

@@ -184,4 +184,7 @@ func TestReferredCaller(t *testing.T) {
 	if err := referred(protocol.Refer{Why: "not a member of those that fetch"}); errors.Is(err, ErrNotMember) || !errors.Is(err, ErrPassive) {
 		t.Errorf("at a passive peer: %v", err)
 	}
+	if err := referred(protocol.Refer{Stopping: true}); !errors.Is(err, ErrClosed) {
+		t.Errorf("at a peer that stops: %v", err)
+	}
 }

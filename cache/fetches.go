@@ -23,7 +23,7 @@ type fetches struct {
 	limit    int
 	maxValue int
 	clock    lease.Clock
-	report   func(protocol.Fetched) // may block; not called for a fetch that was aborted, or stopped
+	report   func(protocol.Fetched) // may block; not called for a fetch that was aborted
 	stats    *counters
 	log      *slog.Logger
 
@@ -56,10 +56,12 @@ func (f *fetches) start(e protocol.Fetch, client any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.clock.Now()
+	c := &call{Fetch: e, client: client}
 	if f.stopped {
+		// Decided before the machine heard that the peer stops. Not one of goroutines, for which stop may be waiting already.
+		go f.report(f.outcome(c, Value{}, errStopping))
 		return
 	}
-	c := &call{Fetch: e, client: client}
 	if e.Until <= now {
 		f.reportEnd(c, c.expiry(now))
 		return
@@ -193,6 +195,8 @@ func (f *fetches) run(c *call) {
 	f.mu.Lock()
 	wanted := false
 	switch {
+	case errors.Is(context.Cause(c.ctx), errStopping):
+		value, err, wanted = Value{}, errStopping, true // the machine counts on the call until now
 	case c.ended:
 	case now >= c.Until: // its timer is late, as after a suspend; the clock is not
 		f.checkDeadline(c)
@@ -207,7 +211,7 @@ func (f *fetches) run(c *call) {
 	if !wanted {
 		return
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, errStopping) {
 		f.stats.fetchFailures.Add(1)
 	}
 	f.report(f.outcome(c, value, err))
@@ -219,7 +223,7 @@ func (f *fetches) outcome(c *call, value Value, err error) protocol.Fetched {
 		out.Value, out.TTL, out.NoStore = value.Data, value.TTL, value.NoStore
 		return out
 	}
-	out.Err = failureText(err)
+	out.Err, out.Stopped = failureText(err), errors.Is(err, errStopping)
 	if retry, ok := errors.AsType[*RetryAfter](err); ok {
 		out.Wait = retry.After
 	}
@@ -244,8 +248,8 @@ func (f *fetches) callOrigin(c *call) (value Value, err error) {
 	return value, err
 }
 
-// stop ends every call, starts none any more, and reports whether all have returned
-// within a time.
+// stop ends every call, starts none any more, and returns whether all have returned within a time. Each that ends is reported,
+// so that other peers may make it: one that runs when it has returned.
 func (f *fetches) stop(within time.Duration) bool {
 	f.mu.Lock()
 	f.stopped = true
@@ -253,6 +257,9 @@ func (f *fetches) stop(within time.Duration) bool {
 		for _, c := range slices.Clone(list) {
 			if !c.ended {
 				f.endCall(c, errStopping)
+				if !c.running {
+					f.reportEnd(c, errStopping)
+				}
 			}
 		}
 	}

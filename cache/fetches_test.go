@@ -299,7 +299,9 @@ func TestFetchesStop(t *testing.T) {
 		if cause := b.cause("first 5m"); !errors.Is(cause, errStopping) {
 			t.Errorf("ended with %v", cause)
 		}
-		b.want(t)
+		// The machine counts on them all, in whatever order it hears so.
+		slices.SortFunc(b.results, func(x, y protocol.Fetched) int { return strings.Compare(x.Key, y.Key) })
+		b.want(t, "first: "+errStopping.Error(), "second: "+errStopping.Error(), "third: "+errStopping.Error())
 	})
 	synctest.Test(t, func(t *testing.T) {
 		b := newFetchBench(1)
@@ -308,7 +310,14 @@ func TestFetchesStop(t *testing.T) {
 		if b.stop(time.Second) {
 			t.Error("over, although the source runs")
 		}
+		b.want(t) // others must not make the call before it has returned
 		time.Sleep(time.Hour)
+		b.want(t, "stubborn: "+errStopping.Error())
+		for _, f := range b.results {
+			if !f.Stopped {
+				t.Error("reported as a failure of the source")
+			}
+		}
 	})
 }
 

@@ -111,8 +111,9 @@ func (l *loop) now() protocol.Now {
 	return protocol.Now{Boot: l.cfg.Clock.Now(), Wall: l.cfg.Wall().UnixMilli()}
 }
 
-// run is the loop, until ctx ends. Whoever still waits then is sent away.
-func (l *loop) run(ctx context.Context) {
+// run is the loop, until ctx ends; from stopping on, which comes before, it starts no fetch. Whoever still waits at the end is
+// sent away.
+func (l *loop) run(ctx context.Context, stopping <-chan struct{}) {
 	defer l.refuseRest()
 	defer close(l.ended)
 	for ctx.Err() == nil {
@@ -134,6 +135,9 @@ func (l *loop) run(ctx context.Context) {
 			do()
 		case <-timer:
 			l.step(protocol.Tick{})
+		case <-stopping:
+			stopping = nil
+			l.step(protocol.Stop{})
 		case <-ctx.Done():
 		}
 		stop()

@@ -82,7 +82,7 @@ func (p *Peer) Run(ctx context.Context) error {
 	if p.cfg.Storage != nil {
 		storing.Go(func() { p.saver.run(saving) })
 	}
-	looping.Go(func() { p.loop.run(work) })
+	looping.Go(func() { p.loop.run(work, ctx.Done()) })
 	close(p.ready)
 	p.cfg.Log.Info("serving", "url", p.links.pub.Addr(), "api", p.clients.router.Addr())
 	if p.cfg.Origin == nil {
@@ -90,8 +90,8 @@ func (p *Peer) Run(ctx context.Context) error {
 	}
 
 	<-ctx.Done()
-	// The peer continues announcing its fetches until the last one has returned, so that
-	// nobody starts before.
+	// The peer continues announcing each fetch until its call has returned, so that nobody starts before. It begins no
+	// other: the loop has the machine stop, too.
 	var failed error
 	if !p.fetches.stop(originGrace) {
 		failed = ErrOriginRuns

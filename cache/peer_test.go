@@ -152,6 +152,50 @@ func TestFetchingPeerEnds(t *testing.T) {
 	}
 }
 
+// While a peer that stops waits for a call that does not return, others fetch every other key: one whose call had not begun,
+// and one that a request at that peer asks for.
+func TestStoppingPeerLeavesFetchesToOthers(t *testing.T) {
+	called, held := make(chan struct{}), make(chan struct{})
+	release := sync.OnceFunc(func() { close(held) })
+	defer release()
+	c := newCluster(t, 3, nil, func(i int, cfg *Config) {
+		if cfg.Origin = echo; i > 0 {
+			return
+		}
+		cfg.Fetches = 1
+		cfg.Origin = func(ctx context.Context, _ Fetch) (Value, error) {
+			close(called)
+			<-held // its context has ended before
+			return Value{}, ctx.Err()
+		}
+	}).settled()
+	stopping := c.peers[0]
+	var asking sync.WaitGroup
+	request := func(key string) {
+		asking.Go(func() {
+			// It may get what another peer has fetched.
+			if item, err := ask(c.ctx(), stopping.Peer, key); err == nil && item.Value == nil || err != nil && !errors.Is(err, ErrClosed) {
+				t.Errorf("%s at the peer that stops: %q, %v", key, item.Value, err)
+			}
+		})
+	}
+	request("runs")
+	<-called
+	request("queued")
+	eventually(t, "its call waits for a place", func() bool {
+		v, err := viewOf(c, stopping.Peer, "queued")
+		return err == nil && v.Doing == "fetching"
+	})
+	asking.Go(stopping.stop)
+	c.get(1, "queued", "value of queued")
+	if _, err := stopping.Get(c.ctx(), "other", GetOptions{}); !errors.Is(err, ErrClosed) {
+		t.Errorf("of a peer that stops: %v", err)
+	}
+	c.get(2, "other", "value of other")
+	release()
+	asking.Wait()
+}
+
 func TestFailureIsTold(t *testing.T) {
 	fails := func(_ context.Context, f Fetch) (Value, error) {
 		if f.Key == "missing" {

@@ -11,6 +11,10 @@ func (m *Machine) startCandidacy(k *key) {
 		// The members do not count its questions: a client must ask one of them.
 		m.referAll(k, Refer{NotMember: true, Why: "not a member"})
 		return
+	case m.stopping:
+		m.requestFetch(k)
+		m.referAll(k, Refer{Stopping: true, Why: "this peer stops"})
+		return
 	case m.setup.Passive:
 		m.requestFetch(k)
 		m.referAll(k, Refer{Why: "this peer is passive"})
@@ -240,6 +244,18 @@ func (m *Machine) electionTimedOut(k *key) {
 // promised does not come, a peer whom too few have answered is cut off though its links stand,
 // and a refresh that nobody waits for is given up.
 const maxRounds = 3
+
+// stop ends what would lead to a fetch that this peer does not make any more.
+func (m *Machine) stop() {
+	m.stopping = true
+	for _, k := range m.sortedKeys(func(k *key) bool { return k.state == Candidate || k.state == Idle }) {
+		if k.state == Candidate {
+			m.endCandidacy(k, "")
+		}
+		m.startCandidacyIfWanted(k)
+		m.schedule(k)
+	}
+}
 
 func (m *Machine) startCandidacyIfWanted(k *key) {
 	if k.state == Idle && (k.wanted || len(k.waiters) > 0) {

@@ -29,7 +29,8 @@
 // A voter's answer waits for the ceiling in the same way.
 //
 // A passive peer ([Setup.Passive]) has no origin. It votes, follows, keeps copies and serves them, and ends in startCandidacy:
-// a Get that its copy cannot answer is referred to another peer, and for a stale copy requestFetch (get.go) has another fetch.
+// a Get that its copy cannot answer is referred to another peer, and for a stale copy requestFetch (get.go) has another fetch. So
+// does a peer that stops ([Stop]), but for keys whose calls have not returned.
 //
 // When a voter has a fresh copy, the candidate releases its voters and asks for that (field awaitingCopy): the
 // candidacy ends with the [Update], without a fetch. One that is fresh by that voter's clock alone answers requests that accept
@@ -84,6 +85,7 @@
 //	Raised          the ceiling of terms is stored  Send question or answer, which waited for it
 //	RemoveKeys      a client removes                SaveRemovals, Send remove, later KeysRemoved
 //	ChangeMembers   a new list of members           SaveMembers, MembersChanged
+//	Stop            the peer stops                  Send release, Refer
 //	Tick            time has passed (Next)          whatever is due: repeat, announce, give up
 //
 // The runner (package cache) carries effects out in their order, but for Abort, Trust and Save, which wait for nothing. What follows a

@@ -22,10 +22,11 @@ type Reply struct {
 // KeepAlive tells someone that the wait continues.
 type KeepAlive struct{ Token Token }
 
-// Refer tells someone to ask another peer: this one is not a member, or is passive.
+// Refer tells someone to ask another peer: this one is not a member, or is passive, or stops.
 type Refer struct {
 	Token     Token
 	NotMember bool
+	Stopping  bool
 	Why       string
 }
 

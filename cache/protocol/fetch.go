@@ -162,6 +162,12 @@ func (m *Machine) handleFetched(in Fetched) {
 	if k == nil || k.state != Fetching || k.term != in.Term {
 		return // it was aborted: another peer may have fetched meanwhile
 	}
+	if in.Stopped {
+		m.abortFetch(k, "this peer stops")
+		m.startCandidacyIfWanted(k)
+		m.schedule(k)
+		return
+	}
 	if in.Err != "" {
 		m.recordFailure(k, in)
 		return

@@ -202,7 +202,7 @@ func (z *fuzzed) one() {
 		key := z.key()
 		f := Fetched{Key: key, Term: z.fetches[key], Value: []byte("bar"), TTL: time.Duration(z.next()) * time.Second, Wait: time.Duration(z.next()) * time.Second}
 		if z.next()%2 == 0 {
-			f.Err = "no"
+			f.Err, f.Stopped = "no", z.next()%4 == 0
 		}
 		z.step(f)
 	case 7:
@@ -215,7 +215,12 @@ func (z *fuzzed) one() {
 		z.now.Boot += 3 * time.Second
 		z.now.Wall += z.number()%100000 - 50000
 		z.tick()
-	case 10, 11:
+	case 10:
+		z.tick()
+	case 11:
+		if z.next()%32 == 0 {
+			z.step(Stop{})
+		}
 		z.tick()
 	default:
 		z.step(Received{z.peer(), z.message()})

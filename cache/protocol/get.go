@@ -100,7 +100,7 @@ func (m *Machine) handleGet(in Get) {
 	m.startCandidacyIfWanted(k)
 }
 
-// requestFetch has another peer fetch for a passive one that has given a stale copy. One is asked, chosen at random: if it is
+// requestFetch has another peer fetch for one that is passive or stops, and has given a stale copy. One is asked, chosen at random: if it is
 // passive too, or the message is lost, the next Get asks again.
 func (m *Machine) requestFetch(k *key) {
 	if !k.wanted || k.failure.until > m.now.Boot || m.partitioned || !m.hasQuorum() {
@@ -117,12 +117,12 @@ func (m *Machine) requestFetch(k *key) {
 	}
 }
 
-// handleFetchReq sees to a fetch that a passive peer asks for. Another passive peer does not pass it on.
+// handleFetchReq sees to a fetch that a passive peer asks for. One that does not fetch either does not pass it on.
 func (m *Machine) handleFetchReq(from, name string) {
 	switch e := m.setup.Table.Get(name); {
 	case e.Fresh(m.now.Wall):
 		m.send(from, Update{name, e})
-	case !m.setup.Passive && m.hasRoom(name):
+	case !m.setup.Passive && !m.stopping && m.hasRoom(name):
 		k := m.key(name)
 		k.wanted = true
 		m.startCandidacyIfWanted(k)

@@ -14,7 +14,7 @@ type Now struct {
 type Token uint64
 
 // Input is what happens to a peer: [Get], [Cancel], [RemoveKeys], [Received], [Link], [Unusable],
-// [Fetched], [Raised], [ChangeMembers] or [Tick].
+// [Fetched], [Raised], [ChangeMembers], [Stop] or [Tick].
 type Input interface{ input() }
 
 // Get asks for a value that expires after After. Every Get is answered by exactly
@@ -79,6 +79,8 @@ type Fetched struct {
 	NoStore bool
 	// Err is why there is no value; empty: there is one.
 	Err string
+	// Stopped: the peer stops, and the call was ended or never made. That is not a failure of the origin.
+	Stopped bool
 	// Wait overrides the back-off after a failure when it is above 0.
 	Wait time.Duration
 }
@@ -97,6 +99,10 @@ type ChangeMembers struct {
 	Token   Token
 }
 
+// Stop is that the peer is about to stop. It makes the peer passive: it stands for no key any more. A fetch continues until
+// it is [Fetched], so that nobody else calls the origin while this peer's call may still run.
+type Stop struct{}
+
 // Tick is that time has passed: at [Machine.Next], or at any time.
 type Tick struct{}
 
@@ -109,4 +115,5 @@ func (Unusable) input()      {}
 func (Fetched) input()       {}
 func (Raised) input()        {}
 func (ChangeMembers) input() {}
+func (Stop) input()          {}
 func (Tick) input()          {}

@@ -66,6 +66,7 @@ type Machine struct {
 	questionsAwaitingCeiling   []Received
 	candidaciesAwaitingCeiling []*key
 
+	stopping       bool          // [Stop]
 	abstain        time.Duration // votes for nobody before
 	lostUntil      time.Duration // its storage was lost: it neither votes, stands nor fetches before
 	lostKnownBy    string        // who remembers the life that had it
@@ -147,6 +148,8 @@ func (m *Machine) Step(now Now, in Input) []Effect {
 		m.startRemoval(in)
 	case ChangeMembers:
 		m.changeMembers(in)
+	case Stop:
+		m.stop()
 	case Tick:
 	}
 	return m.effects

@@ -30,6 +30,8 @@ const epoch = int64(1479145000000)
 //	> unheard B [WHY]
 //	> fetched foo TERM VALUE [ttl=DURATION]       the source has answered
 //	> fetched foo TERM failed TEXT [wait=DURATION]
+//	> fetched foo TERM stopped
+//	> stop                                        the peer stops
 //	> raised [failed TEXT]                        what was asked for is stored, or not
 //	> change 1 A,B,C,D                          the list of members is changed
 //	> pass DURATION                               ticks at every time that is wanted
@@ -206,9 +208,12 @@ func (s *scripted) line(words []string) {
 		s.step(Unusable{memberNamed(words[1]).URL, strings.Join(words[2:], " ")})
 	case "fetched":
 		f := Fetched{Key: words[1], Term: s.number(words[2]), TTL: s.duration(options["ttl"]), Wait: s.duration(options["wait"])}
-		if words[3] == "failed" {
+		switch words[3] {
+		case "failed":
 			f.Err = strings.Join(words[4:], " ")
-		} else {
+		case "stopped":
+			f.Err, f.Stopped = "the peer stops", true
+		default:
 			f.Value, f.NoStore = []byte(strings.Trim(words[3], `"`)), slices.Contains(words[4:], "nostore")
 		}
 		s.step(f)
@@ -223,6 +228,8 @@ func (s *scripted) line(words []string) {
 			s.setup.Ceiling = r.To
 		}
 		s.step(r)
+	case "stop":
+		s.step(Stop{})
 	case "change":
 		s.setup.Members = membersNamed(words[2])
 		s.step(ChangeMembers{Members: s.setup.Members, Token: token()})
