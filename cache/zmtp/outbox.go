@@ -15,6 +15,10 @@ import (
 // the reader writes although more input is there.
 const writeChunk = 256 << 10
 
+// writeLapses is how many parts WriteTimeout has. A write waits for one at a time, and the other side is slow after so many
+// in a row in which it took nothing. A pause of this process counts as one, however long it lasts.
+const writeLapses = 10
+
 // smallMessage is a message for which a part of the queue is kept free.
 const smallMessage = 1 << 10
 
@@ -33,6 +37,7 @@ type outbox struct {
 	flusher func()       // flush, made once
 	dead    atomic.Bool
 	much    atomic.Bool    // more than writeChunk has gathered
+	lapses  atomic.Int32   // in a row
 	running sync.WaitGroup // flushers
 
 	mu       sync.Mutex
@@ -220,21 +225,24 @@ func (o *outbox) flush() {
 	}
 }
 
-// writeAll waits for the other side, for one timeout per chunk.
+// writeAll waits for the other side for as long as it takes something.
 func (o *outbox) writeAll(p []byte) error {
 	n, err := o.direct.write(p)
 	if err != nil || n == len(p) {
 		return err
 	}
 	for p = p[n:]; len(p) > 0; p = p[n:] {
-		if err := o.nc.SetWriteDeadline(time.Now().Add(o.timeout)); err != nil {
+		if err := o.nc.SetWriteDeadline(time.Now().Add(o.timeout / writeLapses)); err != nil {
 			return err
 		}
-		if n, err = o.nc.Write(p[:min(len(p), writeChunk)]); err != nil {
-			if errors.Is(err, os.ErrDeadlineExceeded) {
-				return fmt.Errorf("%w: nothing could be written for %v", ErrSlow, o.timeout)
-			}
+		n, err = o.nc.Write(p[:min(len(p), writeChunk)])
+		switch {
+		case err != nil && !errors.Is(err, os.ErrDeadlineExceeded):
 			return err
+		case n > 0:
+			o.lapses.Store(0)
+		case o.lapses.Add(1) == writeLapses:
+			return fmt.Errorf("%w: nothing could be written for %v", ErrSlow, o.timeout)
 		}
 	}
 	return o.nc.SetWriteDeadline(time.Time{})

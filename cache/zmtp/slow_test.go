@@ -1,0 +1,66 @@
+package zmtp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// pipeConn serves a connection after its handshake, with a pipe in place of the network: for time that is not real.
+func pipeConn(t *testing.T, cfg Config) (*Conn, net.Conn) {
+	t.Helper()
+	resolved, err := cfg.resolve(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	near, far := net.Pipe()
+	c := newConn(resolved, near, "pipe")
+	c.minor = 1
+	go func() { _ = c.serve() }()
+	t.Cleanup(func() { c.Close(); far.Close() })
+	synctest.Wait()
+	return c, far
+}
+
+// readSlowly reads so many bytes of each message at a time, until ctx ends.
+func readSlowly(ctx context.Context, r io.Reader, n int, every time.Duration) {
+	for p := make([]byte, n); ; {
+		if _, err := io.ReadFull(r, p); err != nil {
+			return
+		}
+		select {
+		case <-time.After(every):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// A reader is slow when it takes nothing for WriteTimeout, not when what is written at a time takes longer than that.
+func TestSlowerThanAChunk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, h := observe()
+		c, far := pipeConn(t, Config{Kind: ROUTER, Handler: h, WriteTimeout: 3 * time.Second})
+		ctx, stop := context.WithCancel(t.Context())
+		go readSlowly(ctx, far, 8<<10, 2900*time.Millisecond)
+		c.Send(Message{make([]byte, writeChunk)})
+		time.Sleep(time.Minute)
+		select {
+		case err := <-w.down:
+			t.Fatalf("disconnected although it reads: %v", err)
+		default:
+		}
+		stop()
+		begin := time.Now()
+		if err := recv(t, "end", w.down); !errors.Is(err, ErrSlow) {
+			t.Errorf("ended with %v, want ErrSlow", err)
+		}
+		if took := time.Since(begin); took > 3*time.Second {
+			t.Errorf("a reader that has stopped is disconnected after %v", took)
+		}
+	})
+}
