@@ -25,7 +25,6 @@ type clientServer struct {
 	router    *zmtp.Listener
 	servers   atomic.Pointer[[]string]
 	staleHits recentKeys
-	writes    *zmtp.Budget // shared with the connections among peers
 
 	slowAt atomic.Int64 // when a slow client was last logged, on the boot clock; 0: never
 }
@@ -42,17 +41,16 @@ type client struct {
 	self    waiter // for replies that need no waiting
 }
 
-func newClientServer(p *Peer, writes *zmtp.Budget) *clientServer {
-	s := &clientServer{Peer: p, writes: writes, staleHits: recentKeys{seed: maphash.MakeSeed()}}
+func newClientServer(p *Peer) *clientServer {
+	s := &clientServer{Peer: p, staleHits: recentKeys{seed: maphash.MakeSeed()}}
 	s.setMembers(protocol.NewMembers(p.cfg.Members))
 	return s
 }
 
 func (s *clientServer) listen(addr string) error {
-	// A client that is slow is refused values before it has taken so much of what all may have waiting that it is disconnected.
-	queue := int(s.cfg.writeBudget() / 4)
+	budget := s.cfg.clientBudget()
 	cfg := zmtp.Config{
-		Kind: zmtp.ROUTER, Queue: queue, MaxMessage: s.cfg.MaxKey + maxRequest, MaxFrames: 16, Budget: s.writes, Log: s.cfg.Log,
+		Kind: zmtp.ROUTER, Queue: int(budget / 4), Budget: zmtp.NewBudget(budget), MaxMessage: s.cfg.MaxKey + maxRequest, MaxFrames: 16, Log: s.cfg.Log,
 		Handler: zmtp.Handler{Connected: s.connected, Message: s.handleRequest, Disconnected: s.disconnected},
 	}
 	if s.cfg.Curve != nil {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/cache/protocol"
-	"github.com/understudy-ha/understudy/cache/zmtp"
 )
 
 // Peer is one member of a cluster of caches. Its methods may be called from any
@@ -39,17 +38,25 @@ func New(cfg Config) (*Peer, error) {
 	p.table = newTable(p.cfg.MaxKeys, p.cfg.MaxBytes, func(key string) { p.saver.save(key) })
 	p.saver = newSaver(p.cfg, p.table, &p.counters)
 	p.loop = newLoop(p)
-	writes := zmtp.NewBudget(p.cfg.writeBudget())
-	p.clients = newClientServer(p, writes)
-	p.links = newLinks(p.cfg, &p.counters, writes, p.loop.report)
+	p.clients = newClientServer(p)
+	p.links = newLinks(p.cfg, &p.counters, p.loop.report)
 	p.fetches = newFetches(p.cfg, &p.counters, func(f protocol.Fetched) { p.loop.report(event{in: f}) })
 	p.saver.raised = func(r protocol.Raised) { p.loop.reportStored(func() { p.loop.step(r) }) }
 	p.saver.durable = func(ticket uint64, err error) { p.loop.reportStored(func() { p.loop.durable(ticket, err) }) }
 	return p, nil
 }
 
-// writeBudget is how many bytes may wait to be written on all connections together.
-func (c Config) writeBudget() int64 { return max(c.MaxBytes/4, 4*int64(c.MaxValue)) }
+// clientBudget is how many bytes may wait to be written to all clients together.
+func (c Config) clientBudget() int64 { return max(c.MaxBytes/4, 4*int64(c.MaxValue)) }
+
+// peerBudget is how many may wait for all peers. They have a budget of their own: a crowd of clients that wait for one value
+// must not keep it from peers. It has room for a value to each of twice as many as there are: members can be added.
+func (c Config) peerBudget() int64 {
+	return max(c.MaxBytes/4, 2*int64(len(c.Members))*int64(c.maxMessage()))
+}
+
+// maxMessage is how many bytes a message between peers may have.
+func (c Config) maxMessage() int { return c.MaxValue + c.MaxKey + 64<<10 }
 
 // Run, which may be called once, loads the storage, listens and serves until ctx
 // ends. Then it ends the fetches under way and waits for the origin to return, at

@@ -66,3 +66,13 @@ func TestValidate(t *testing.T) {
 		t.Errorf("unsafe timing: %v", err)
 	}
 }
+
+// A value that is as large as any may be has room for all other peers at once, also when a member was added.
+func TestPeersHaveRoom(t *testing.T) {
+	for n := 1; n <= 9; n++ {
+		cfg := Config{Members: make([]protocol.Member, n), MaxBytes: 1 << 20, MaxValue: 1 << 20}.withDefaults()
+		if room, need := cfg.peerBudget()*31/32, int64(n*cfg.maxMessage()); room < need {
+			t.Errorf("%d members: room for %d bytes; %d are needed", n, room, need)
+		}
+	}
+}

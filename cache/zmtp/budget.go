@@ -6,8 +6,10 @@ import (
 	"sync/atomic"
 )
 
-// Budget bounds the bytes that wait to be written on all connections that share it ([Config.Budget]). While there are
-// more, the connection with the most is closed with [ErrSlow]: it is the one that does not read.
+// Budget bounds the bytes that wait to be written on all connections that share it ([Config.Budget]). A message without
+// room is refused, as by a full queue: one of at most 1 KiB when all is used; a larger one by a connection for which more
+// waits than would be left, so that those who read more slowly than they ask leave room for the others. While there is no
+// room, connections that have taken nothing for a fifth of WriteTimeout are closed with [ErrSlow], the one with the most first.
 type Budget struct {
 	limit int64
 	used  atomic.Int64
@@ -15,6 +17,9 @@ type Budget struct {
 	mu    sync.Mutex
 	boxes map[*outbox]struct{}
 }
+
+// stalledLapses is after how many lapses in a row a connection is closed to make room: one may be a pause of this process.
+const stalledLapses = 2
 
 // NewBudget returns a budget of so many bytes. It should have room for several of the largest messages.
 func NewBudget(limit int64) *Budget {
@@ -36,38 +41,66 @@ func (b *Budget) remove(o *outbox) {
 	b.mu.Unlock()
 }
 
-// shed closes connections until the rest fits. No lock is held while one is closed.
-func (b *Budget) shed() {
-	for b.used.Load() > b.limit {
-		slowest := b.slowest()
-		if slowest == nil {
-			return
+// fits reports whether a message has room when so many bytes are used. The last 32nd is for small ones, as in a queue.
+func (o *outbox) fits(used int64, size int) bool {
+	limit := o.budget.limit
+	if size > smallMessage {
+		limit -= limit/32 + o.charged.Load()
+	}
+	return used+int64(size) <= limit
+}
+
+// reserve counts a message, if there is room. The connection's lock is held.
+func (o *outbox) reserve(size int) bool {
+	if o.budget == nil {
+		return true
+	}
+	for {
+		used := o.budget.used.Load()
+		if !o.fits(used, size) {
+			return false
 		}
-		waiting := slowest.charged.Load()
-		_ = slowest.fail(fmt.Errorf("%w: %d bytes waited for it, the most of all connections, when %d for all were exceeded", ErrSlow, waiting, b.limit))
+		if o.budget.used.CompareAndSwap(used, used+int64(size)) {
+			o.charged.Add(int64(size))
+			return true
+		}
 	}
 }
 
-func (b *Budget) slowest() (most *outbox) {
+// makeRoom closes connections that take nothing until there is room for a message, or none is left. No lock is held while
+// one is closed.
+func (o *outbox) makeRoom(size int) {
+	b := o.budget
+	for b != nil && !o.fits(b.used.Load(), size) {
+		slow := b.stalled()
+		if slow == nil {
+			return
+		}
+		_ = slow.fail(fmt.Errorf("%w: nothing could be written for %v, while %d bytes waited for it and there was no room for others",
+			ErrSlow, slow.timeout*stalledLapses/writeLapses, slow.charged.Load()))
+	}
+}
+
+// stalled is the connection with the most waiting of those that take nothing.
+func (b *Budget) stalled() (most *outbox) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for o := range b.boxes {
-		if most == nil || o.charged.Load() > most.charged.Load() {
+		if o.lapses.Load() >= stalledLapses && (most == nil || o.charged.Load() > most.charged.Load()) {
 			most = o
 		}
 	}
 	return most
 }
 
-// charge counts what waits on a connection now, and reports whether all of them together exceed the budget. The
-// connection's lock is held.
-func (o *outbox) charge() (exceeded bool) {
+// charge counts what waits on a connection now. The connection's lock is held.
+func (o *outbox) charge() {
 	if o.budget == nil {
-		return false
+		return
 	}
 	waiting := int64(len(o.queue) + o.writing)
 	if o.dead.Load() {
 		waiting = 0
 	}
-	return o.budget.used.Add(waiting-o.charged.Swap(waiting)) > o.budget.limit
+	o.budget.used.Add(waiting - o.charged.Swap(waiting))
 }

@@ -3,49 +3,116 @@ package zmtp
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // Readers that do not read are bounded together: the one with the most waiting is cut first, one that reads never.
 func TestBudget(t *testing.T) {
-	const limit = 8 << 20
-	budget := NewBudget(limit)
-	w, h := observe()
-	l := listen(t, Config{Kind: ROUTER, Handler: h, Queue: 4 << 20, Budget: budget})
-	m := Message{make([]byte, 64<<10)}
-	var silent []*Conn
-	for range 6 {
-		r := rawDial(t, l.Addr())
-		r.send(greeting31 + readyDEALER)
-		silent = append(silent, recv(t, "connection", w.up))
-	}
-	reader := rawDial(t, l.Addr())
-	reader.send(greeting31 + readyDEALER)
-	reader.expect("greeting, READY", greeting31+readyROUTER)
-	good := recv(t, "connection", w.up)
-	most := silent[3]
-	for most.Send(m) { // until its queue is full
-	}
-	cut := 0
-	for i := 0; cut == 0; i++ {
-		if c := silent[i%len(silent)]; c != most {
-			c.Send(m)
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 8 << 20
+		budget := NewBudget(limit)
+		w, h := observe()
+		cfg := Config{Kind: ROUTER, Handler: h, Queue: 4 << 20, Budget: budget}
+		m := Message{make([]byte, 64<<10)}
+		var silent []*Conn
+		for range 6 {
+			c, _ := pipeConn(t, cfg)
+			silent = append(silent, c)
 		}
-		if got := budget.Waiting(); got > limit {
-			t.Fatalf("%d bytes wait, of %d", got, limit)
-		}
-		select {
-		case err := <-w.down:
-			if !errors.Is(err, ErrSlow) || !most.dead.Load() {
-				t.Fatalf("ended with %v, and the one with the most waiting is cut: %t", err, most.dead.Load())
+		good, reader := pipeConn(t, cfg)
+		go readSlowly(t.Context(), reader, 3, time.Millisecond)
+		fill := func() (refused int) {
+			for i := range 1000 {
+				if !silent[i%len(silent)].Send(m) {
+					refused++
+				}
+				if got := budget.Waiting(); got > limit {
+					t.Fatalf("%d bytes wait, of %d", got, limit)
+				}
 			}
-			cut++
-		default:
+			return refused
 		}
-	}
-	good.Send(text("x"))
-	reader.expect("message", `0001 "x"`)
-	_ = l.Close()
-	if got := budget.Waiting(); got != 0 || len(budget.boxes) != 0 {
-		t.Errorf("%d bytes of %d connections are still counted", got, len(budget.boxes))
-	}
+		most := silent[3]
+		for most.Send(m) { // until its queue is full
+		}
+		if fill() == 0 || len(w.down) > 0 {
+			t.Error("nothing is refused, or someone is cut of whom it is not known yet that it does not read")
+		}
+		if !good.Send(m) {
+			t.Error("those that do not read leave no room for others")
+		}
+		time.Sleep(2500 * time.Millisecond) // WriteTimeout is 10 s
+		if !silent[0].Send(m) {
+			t.Error("nobody is cut although there is no room")
+		}
+		if err := recv(t, "end", w.down); !errors.Is(err, ErrSlow) || !most.dead.Load() {
+			t.Errorf("ended with %v, and the one with the most waiting is cut: %t", err, most.dead.Load())
+		}
+		synctest.Wait()
+		if len(w.down) > 0 {
+			t.Errorf("another one is cut although there is room: %v", <-w.down)
+		}
+		time.Sleep(time.Minute)
+		if got := budget.Waiting(); good.dead.Load() || len(w.down) != 5 || got > 0 {
+			t.Errorf("the reader is cut: %t, %d of 5 that do not read are, and %d bytes wait", good.dead.Load(), len(w.down), got)
+		}
+		silent[0], _ = pipeConn(t, cfg)
+		silent[0].Send(m)
+		silent[0].Close()
+		good.Close()
+		if got := budget.Waiting(); got != 0 || len(budget.boxes) != 0 {
+			t.Errorf("%d bytes of %d connections are still counted", got, len(budget.boxes))
+		}
+	})
+}
+
+// Those who read get what there is room for, and none of them is cut, however many there are and however slow.
+func TestBudgetOfReaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		budget := NewBudget(8 << 20)
+		w, h := observe()
+		var all []*Conn
+		for range 12 {
+			c, far := pipeConn(t, Config{Kind: ROUTER, Handler: h, Budget: budget})
+			go readSlowly(t.Context(), far, 1<<20/10, 100*time.Millisecond)
+			all = append(all, c)
+		}
+		m := Message{make([]byte, 1<<20)}
+		for round := range 100 {
+			for i := range all {
+				all[(i+round)%len(all)].Send(m)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if len(w.down) > 0 {
+			t.Fatalf("one that reads is cut: %v", <-w.down)
+		}
+		for i, c := range all {
+			if s := c.totals(); s.MessagesOut == 0 || s.Dropped == 0 {
+				t.Errorf("connection %d: %d messages, %d refused", i, s.MessagesOut, s.Dropped)
+			}
+		}
+	})
+}
+
+// A message has room on each of some connections if the budget has it for all of them, and what was written of it no longer
+// counts while the rest waits.
+func TestBudgetCountsWhatIsUnwritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size = 2 << 20
+		budget := NewBudget(4*size + size)
+		m := Message{make([]byte, size)}
+		for range 4 {
+			c, far := pipeConn(t, Config{Kind: ROUTER, Budget: budget})
+			go readSlowly(t.Context(), far, size/2, time.Hour)
+			if !c.Send(m) {
+				t.Error("a message is refused that has room")
+			}
+		}
+		synctest.Wait()
+		if got := budget.Waiting(); got > 2*size+4*writeChunk {
+			t.Errorf("%d bytes are counted, of which half are written", got)
+		}
+	})
 }

@@ -24,7 +24,7 @@ type Config struct {
 	// any one message. The last 32nd is for messages of at most 1 KiB: it can still be said
 	// that a larger one was refused.
 	Queue int
-	// Budget bounds what waits on all connections together, also of other sockets with the same one; nil: no bound.
+	// Budget bounds what waits on all connections together, also of other sockets with the same one: more is refused; nil: no bound.
 	Budget *Budget
 	// MaxMessage is how many bytes the frames of one message may have together; default
 	// 64 MiB. A larger message closes its connection.
@@ -36,7 +36,7 @@ type Config struct {
 	MaxConns int
 
 	HandshakeTimeout time.Duration // for the handshake, and as long for TCP to connect; default 5 s
-	WriteTimeout     time.Duration // a peer that does not read for so long is disconnected; default 10 s
+	WriteTimeout     time.Duration // a peer that reads nothing for so long is disconnected; default 10 s
 
 	// Heartbeat is how often a PING is sent to a peer that speaks ZMTP 3.1; 0, the
 	// default, is never. A PING of the other side is always answered, and the time to

@@ -17,7 +17,7 @@
 //   - The messages of one connection arrive in the order in which they were sent, whole
 //     or not at all.
 //   - [Conn.Send] never waits. It copies the message into the connection's queue, which
-//     Config.Queue bounds, or returns false.
+//     Config.Queue and a [Budget] bound, or returns false.
 //   - Input is bounded before memory is allocated for it: messages,
 //     frames, commands, subscriptions, and the time of the handshake.
 //   - A wrong byte closes only the connection it came on, with an error that says what was
@@ -39,7 +39,8 @@
 //
 // Handler.Disconnected receives the reason of every end of a connection: io.EOF
 // when the other side closed, [ErrClosed] when this side did, [ErrSlow] when the other
-// side did not read for WriteTimeout, [ErrSilent] when it did not answer heartbeats,
+// side read nothing for WriteTimeout (a fifth of it while a [Budget] has no room),
+// [ErrSilent] when it did not answer heartbeats,
 // and an error wrapping [ErrProtocol] or [ErrTooLarge] when it broke the protocol.
 // After a failed handshake a Dialer calls Handler.Failed; a Listener logs it (at Debug) and
 // counts it. A refused Dialer tries again after its back-off, because the other

@@ -43,7 +43,7 @@ type outbox struct {
 	mu       sync.Mutex
 	queue    []byte
 	spare    []byte // what was written last, to be used again
-	writing  int    // bytes that someone is writing
+	writing  int    // bytes that someone is writing and that are not written yet
 	owned    bool   // someone is writing
 	reading  bool   // the reader will write what is queued
 	sealed   bool   // no more is taken, no more flushers start
@@ -63,29 +63,22 @@ func (o *outbox) start(cfg *Config, nc net.Conn) {
 	o.reading = true
 }
 
-// push queues a message.
+// push queues a message, if there is room.
 func (o *outbox) push(m Message) bool {
-	queued, exceeded := o.enqueue(m)
-	if exceeded {
-		o.budget.shed() // outside the lock: it closes connections
-	}
-	return queued
-}
-
-func (o *outbox) enqueue(m Message) (queued, exceeded bool) {
+	size := wireSize(m, o.sealer != nil)
+	o.makeRoom(size) // outside the lock: it closes connections
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.sealed {
-		return false, false
+		return false
 	}
-	waiting := len(o.queue) + o.writing
-	size, limit := wireSize(m, o.sealer != nil), o.limit
+	waiting, limit := len(o.queue)+o.writing, o.limit
 	if size > smallMessage {
 		limit -= limit / 32
 	}
-	if waiting > 0 && waiting+size > limit {
+	if waiting > 0 && waiting+size > limit || !o.reserve(size) {
 		o.dropped++
-		return false, false
+		return false
 	}
 	before := len(o.queue)
 	o.queue = appendMessage(o.queue, m, o.sealer)
@@ -95,7 +88,7 @@ func (o *outbox) enqueue(m Message) (queued, exceeded bool) {
 		o.much.Store(true)
 	}
 	o.startFlusher()
-	return true, o.charge()
+	return true
 }
 
 // append queues what is not a message, unless more than limit waits.
@@ -231,6 +224,7 @@ func (o *outbox) writeAll(p []byte) error {
 	if err != nil || n == len(p) {
 		return err
 	}
+	o.wrote(n)
 	for p = p[n:]; len(p) > 0; p = p[n:] {
 		if err := o.nc.SetWriteDeadline(time.Now().Add(o.timeout / writeLapses)); err != nil {
 			return err
@@ -240,12 +234,21 @@ func (o *outbox) writeAll(p []byte) error {
 		case err != nil && !errors.Is(err, os.ErrDeadlineExceeded):
 			return err
 		case n > 0:
-			o.lapses.Store(0)
+			o.wrote(n)
 		case o.lapses.Add(1) == writeLapses:
 			return fmt.Errorf("%w: nothing could be written for %v", ErrSlow, o.timeout)
 		}
 	}
 	return o.nc.SetWriteDeadline(time.Time{})
+}
+
+// wrote counts what was written while the rest waits.
+func (o *outbox) wrote(n int) {
+	o.lapses.Store(0)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.writing -= n
+	o.charge()
 }
 
 // drain takes no more and writes what waits. The caller is the reader, which has ended,

@@ -74,7 +74,7 @@ var (
 	ErrAccess = errors.New("zmtp: access denied")
 	// ErrTooLarge: the other side sent more than Config allows.
 	ErrTooLarge = errors.New("zmtp: too large")
-	// ErrSlow: the other side did not read for WriteTimeout.
+	// ErrSlow: the other side read nothing for WriteTimeout, or a fifth of it while a [Budget] has no room.
 	ErrSlow = errors.New("zmtp: peer does not read")
 	// ErrSilent: nothing came from the other side although a heartbeat was due.
 	ErrSilent = errors.New("zmtp: peer is silent")
@@ -93,7 +93,7 @@ type Stats struct {
 	BytesOut         int64 // as BytesIn; counted when queued
 	MessagesIn       int64 // without commands and subscriptions
 	MessagesOut      int64 // queued
-	Dropped          int64 // refused because a queue was full
+	Dropped          int64 // refused because a queue or the budget was full
 }
 
 func (s *Stats) add(o Stats) {
