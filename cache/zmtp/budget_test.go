@@ -1,7 +1,9 @@
 package zmtp
 
 import (
+	"bytes"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -113,6 +115,24 @@ func TestBudgetCountsWhatIsUnwritten(t *testing.T) {
 		synctest.Wait()
 		if got := budget.Waiting(); got > 2*size+4*writeChunk {
 			t.Errorf("%d bytes are counted, of which half are written", got)
+		}
+	})
+}
+
+// Answers to PINGs are bounded like messages.
+func TestBudgetOfPongs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		budget := NewBudget(96 << 10)
+		pings := bytes.Repeat(unhex(t, `04 17 04 "PING" 0000 "0123456789abcdef"`), 10_000)
+		for want := range slices.Values([]int64{maxPongs, 96 << 10}) {
+			_, far := pipeConn(t, Config{Kind: ROUTER, Budget: budget})
+			if _, err := far.Write(pings); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if got := budget.Waiting(); got > want+100 || got < want-100 {
+				t.Errorf("%d bytes of PONGs wait, %d may", got, want)
+			}
 		}
 	})
 }

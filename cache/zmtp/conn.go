@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net"
 	"os"
 	"sync/atomic"
@@ -87,7 +86,7 @@ func (c *Conn) handshake(server bool) error {
 	}
 	c.in.opener, c.sealer = c.peer.sealer, c.peer.sealer
 	for _, prefix := range c.cfg.Subscribe {
-		c.append(math.MaxInt, func(dst []byte) []byte { return subscribe(dst, prefix, c.minor, c.sealer) })
+		c.subscribe(prefix, c.minor)
 	}
 	return nil
 }

@@ -7,8 +7,10 @@ import (
 	"time"
 )
 
-// maxContext is how much of a PING is given back.
-const maxContext = 16
+const (
+	maxContext = 16       // bytes of a PING that are given back
+	maxPongs   = 64 << 10 // bytes that wait, above which no PONG is added: they show as well that this side is there
+)
 
 // watch ends a connection from which nothing comes although something should: after a
 // PING of this side, or within the time that the other side's PING has set. It counts
@@ -75,13 +77,10 @@ func (w *watch) checkIdle() {
 		w.seen, w.since, w.asked = n, now, time.Time{}
 	}
 	if !w.next.IsZero() && !now.Before(w.next) {
-		w.c.append(w.c.limit, func(dst []byte) []byte {
-			return appendPart(dst, flagCommand, appendCommand(nil, "PING", []byte{0, 0}), w.c.sealer)
-		})
-		w.next = now.Add(w.c.cfg.Heartbeat)
-		if w.asked.IsZero() {
+		if w.c.heartbeat(w.c.limit, "PING", []byte{0, 0}) && w.asked.IsZero() {
 			w.asked = now
 		}
+		w.next = now.Add(w.c.cfg.Heartbeat)
 	}
 	end := w.deadline()
 	if !end.IsZero() && !now.Before(end) {
@@ -119,9 +118,6 @@ func (c *Conn) ping(data []byte) error {
 	if ttl := time.Duration(binary.BigEndian.Uint16(data)) * 100 * time.Millisecond; ttl > 0 {
 		c.watch.setTTL(ttl)
 	}
-	context := data[2:min(len(data), 2+maxContext)]
-	c.append(c.limit, func(dst []byte) []byte {
-		return appendPart(dst, flagCommand, appendCommand(nil, "PONG", context), c.sealer)
-	})
+	c.heartbeat(maxPongs, "PONG", data[2:min(len(data), 2+maxContext)])
 	return nil
 }

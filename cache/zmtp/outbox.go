@@ -91,18 +91,30 @@ func (o *outbox) push(m Message) bool {
 	return true
 }
 
-// append queues what is not a message, unless more than limit waits.
-func (o *outbox) append(limit int, f func(dst []byte) []byte) {
+// subscribe queues a subscription, whatever waits: without it nothing would ever come.
+func (o *outbox) subscribe(prefix []byte, minor int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.sealed || len(o.queue)+o.writing > limit {
-		return
-	}
 	before := len(o.queue)
-	o.queue = f(o.queue)
+	o.queue = subscribe(o.queue, prefix, minor, o.sealer)
 	o.sent += int64(len(o.queue) - before)
 	o.startFlusher()
 	o.charge()
+}
+
+// heartbeat queues a PING or a PONG, unless more than limit waits or the budget has no room.
+func (o *outbox) heartbeat(limit int, name string, data []byte) (queued bool) {
+	command := appendCommand(nil, name, data)
+	size := frameSize(len(command), o.sealer != nil)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.sealed || len(o.queue)+o.writing > limit || !o.reserve(size) {
+		return false
+	}
+	o.queue = appendPart(o.queue, flagCommand, command, o.sealer)
+	o.sent += int64(size)
+	o.startFlusher()
+	return true
 }
 
 // startFlusher starts a flusher unless someone is going to write anyway. It needs the lock.
