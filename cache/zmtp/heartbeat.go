@@ -72,12 +72,13 @@ func (w *watch) checkIdle() {
 	if w.stopped {
 		return
 	}
-	now := time.Now()
-	if n := w.c.bytesIn.Load(); n != w.seen {
+	now, handling := time.Now(), w.c.handling()
+	// While a handler runs, this side neither reads what comes nor writes a PING: the other side is not silent.
+	if n := w.c.bytesIn.Load(); n != w.seen || handling {
 		w.seen, w.since, w.asked = n, now, time.Time{}
 	}
 	if !w.next.IsZero() && !now.Before(w.next) {
-		if w.c.heartbeat(w.c.limit, "PING", []byte{0, 0}) && w.asked.IsZero() {
+		if !handling && w.c.heartbeat(w.c.limit, "PING", []byte{0, 0}) && w.asked.IsZero() {
 			w.asked = now
 		}
 		w.next = now.Add(w.c.cfg.Heartbeat)

@@ -141,6 +141,13 @@ func (o *outbox) holdWrites() {
 	o.mu.Unlock()
 }
 
+// handling reports whether the reader is in a handler, or about to be.
+func (o *outbox) handling() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.reading
+}
+
 // resumeWrites writes what was queued while the reader was busy, as far as it goes without
 // waiting; a flusher does the rest.
 func (o *outbox) resumeWrites() {

@@ -64,3 +64,34 @@ func TestSlowerThanAChunk(t *testing.T) {
 		}
 	})
 }
+
+// While a handler runs, it is this side that does not read: the other one is not silent.
+func TestSilentInHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, h := observe()
+		h.Message = func(*Conn, Message) { time.Sleep(time.Second) }
+		_, far := pipeConn(t, Config{Kind: ROUTER, Handler: h, Heartbeat: 20 * time.Millisecond, HeartbeatTimeout: 100 * time.Millisecond})
+		pings := make(chan bool, 1000)
+		go func() {
+			defer close(pings)
+			for p := make([]byte, 9); ; pings <- true {
+				if _, err := io.ReadFull(far, p); err != nil {
+					return
+				}
+			}
+		}()
+		for i := range 100 {
+			recv(t, "PING", pings)
+			answer := `04 05 04 "PONG"`
+			if i == 50 {
+				answer = `0001 "x"`
+			}
+			if _, err := far.Write(unhex(t, answer)); err != nil {
+				t.Fatalf("%v: %v", err, recv(t, "end", w.down))
+			}
+		}
+		if err := recv(t, "end", w.down); !errors.Is(err, ErrSilent) {
+			t.Errorf("ended with %v, want ErrSilent", err)
+		}
+	})
+}
