@@ -20,10 +20,12 @@ type counters struct {
 func (p *Peer) Stats() Stats {
 	c, m := &p.counters, p.loop.readCounters()
 	keys, bytes, evicted := p.table.usage()
-	dropped := c.dropped.Load()
+	dropped, refused := c.dropped.Load(), int64(0)
 	select {
 	case <-p.ready:
-		dropped += p.links.pub.Stats().Dropped // by full queues
+		pub := p.links.pub.Stats()
+		dropped += pub.Dropped // by full queues
+		refused = pub.Refused + p.clients.router.Stats().Refused
 	default:
 	}
 	return Stats{
@@ -34,7 +36,7 @@ func (p *Peer) Stats() Stats {
 		Fetches: c.fetches.Load(), FetchFailures: c.fetchFailures.Load(), FetchAborted: c.fetchAborted.Load(),
 		Fetching: c.fetching.Load(), ElectionTime: m.ElectionTime, FetchTime: time.Duration(c.fetchTime.Load()),
 		Sent: c.sent.Load(), Received: c.received.Load(), Dropped: dropped, Malformed: c.malformed.Load() + m.Ignored,
-		Requests: c.requests.Load(), BadRequests: c.badRequests.Load(), Clients: c.clients.Load(), Slow: c.slow.Load(),
+		Requests: c.requests.Load(), BadRequests: c.badRequests.Load(), Clients: c.clients.Load(), Slow: c.slow.Load(), ConnsRefused: refused,
 		Partitions: m.Partitions, Saves: c.saves.Load(), SaveFailures: c.saveFailures.Load(), Removals: m.Removals,
 	}
 }
@@ -54,6 +56,7 @@ type Stats struct {
 	Requests, BadRequests                   int64
 	Clients                                 int64 // level
 	Slow                                    int64 // clients disconnected because they did not read
+	ConnsRefused                            int64 // of clients and peers, because there were too many
 	Partitions                              int64
 	Saves, SaveFailures                     int64
 	Removals                                int64

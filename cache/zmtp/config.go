@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/understudy-ha/understudy/internal/connlimit"
 )
 
 // Config says what a socket is and what it may cost. Only Kind must be set.
@@ -32,7 +34,9 @@ type Config struct {
 	// MaxFrames is how many frames a message may have; default 64.
 	MaxFrames int
 	// MaxConns is how many connections a Listener has at a time, those in handshake
-	// among them; default 4096. More are closed at accept.
+	// among them; default 4096, or an eighth of the files that the process may open. One
+	// address (IPv6: its first 64 bits) has at most a quarter of them. To make room, the
+	// oldest in handshake is closed, or else the new one.
 	MaxConns int
 
 	HandshakeTimeout time.Duration // for the handshake, and as long for TCP to connect; default 5 s
@@ -107,7 +111,7 @@ func (c Config) resolve(server bool) (*Config, error) {
 	c.Queue = cmp.Or(c.Queue, 8<<20)
 	c.MaxMessage = cmp.Or(c.MaxMessage, 64<<20)
 	c.MaxFrames = cmp.Or(c.MaxFrames, 64)
-	c.MaxConns = cmp.Or(c.MaxConns, 4096)
+	c.MaxConns = cmp.Or(c.MaxConns, connlimit.Bound(connlimit.FurtherShare))
 	c.HandshakeTimeout = cmp.Or(c.HandshakeTimeout, 5*time.Second)
 	c.WriteTimeout = cmp.Or(c.WriteTimeout, 10*time.Second)
 	c.HeartbeatTimeout = cmp.Or(c.HeartbeatTimeout, c.Heartbeat)

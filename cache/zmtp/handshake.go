@@ -168,7 +168,7 @@ func (c *Conn) readGreeting() ([]byte, error) {
 func (c *Conn) readHandshake() error {
 	_, err := c.in.fill(c.nc)
 	if errors.Is(err, io.EOF) {
-		return fmt.Errorf("the peer closed within it; does it have another mechanism, or another key? (%w)", err)
+		return fmt.Errorf("the peer closed within it; does it have another mechanism, another key, or too many connections? (%w)", err)
 	}
 	return err
 }

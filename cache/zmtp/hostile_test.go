@@ -1,8 +1,10 @@
 package zmtp
 
 import (
+	"bytes"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -279,16 +281,37 @@ func TestHandshakeTimeout(t *testing.T) {
 	}
 }
 
+// One address has a quarter of the connections. Those that have not shown who they are make room for one that does; those
+// that have stay.
 func TestMaxConns(t *testing.T) {
-	l := listen(t, Config{Kind: ROUTER, MaxConns: 2})
-	one, two := rawDial(t, l.Addr()), rawDial(t, l.Addr())
-	one.send(greeting31 + readyDEALER)
-	one.expect("greeting, READY", greeting31+readyROUTER)
-	two.expect("greeting", greeting31)
-	three := rawDial(t, l.Addr())
-	three.expectEnd()
-	if n := l.Stats().Refused; n != 1 {
-		t.Errorf("%d refused, want 1", n)
+	var log bytes.Buffer
+	l := listen(t, Config{Kind: ROUTER, MaxConns: 16, Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	connected := 0
+	connect := func() *raw {
+		r := rawDial(t, l.Addr())
+		r.send(greeting31 + readyDEALER)
+		r.expect("greeting, READY", greeting31+readyROUTER)
+		connected++
+		eventually(t, "it is connected", func() bool { return l.Stats().Connections == connected })
+		return r
+	}
+	one := connect()
+	var silent []*raw
+	for range 3 {
+		r := rawDial(t, l.Addr())
+		r.expect("greeting", greeting31)
+		silent = append(silent, r)
+	}
+	for _, r := range silent {
+		connect()
+		r.expectEnd()
+	}
+	rawDial(t, l.Addr()).expectEnd()
+	if n := l.Stats().Refused; n != 4 {
+		t.Errorf("%d refused, want 4", n)
+	}
+	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "connections refused") || !strings.Contains(text, l.Addr()) {
+		t.Errorf("the log says %q", text)
 	}
 	one.Close()
 	eventually(t, "there is room again", func() bool {

@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/internal/backoff"
+	"github.com/understudy-ha/understudy/internal/connlimit"
 )
 
 // Listener accepts connections. Its methods may be called from any goroutine.
 type Listener struct {
 	cfg     *Config
 	ln      net.Listener
+	limit   *connlimit.Limit
 	ctx     context.Context
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -42,6 +44,7 @@ func Listen(addr string, cfg Config) (*Listener, error) {
 		return nil, fmt.Errorf("zmtp: listen on %s: %w", addr, err)
 	}
 	l := &Listener{cfg: resolved, ln: ln, all: map[*Conn]bool{}}
+	l.limit = connlimit.New(resolved.MaxConns, resolved.Log.With("port", l.Addr()))
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.pub.Store(&[]*Conn{})
 	l.running.Go(l.accept)
@@ -72,6 +75,7 @@ func (l *Listener) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.total
+	s.Refused = l.limit.Refused()
 	for c, connected := range l.all {
 		if connected {
 			s.Connections++
@@ -128,6 +132,10 @@ func (l *Listener) accept() {
 			continue
 		}
 		failures = 0
+		if !l.limit.Admit(nc, true) {
+			_ = nc.Close()
+			continue
+		}
 		c := newConn(l.cfg, nc, "tcp://"+nc.RemoteAddr().String())
 		if !l.admit(c) {
 			_ = c.fail(ErrClosed)
@@ -137,15 +145,10 @@ func (l *Listener) accept() {
 	}
 }
 
-// admit refuses connections beyond MaxConns, and after Close.
+// admit refuses connections after Close.
 func (l *Listener) admit(c *Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.all) >= l.cfg.MaxConns {
-		l.total.Refused++
-		l.cfg.Log.Debug("zmtp: connection refused: there are MaxConns already", "peer", c.addr, "max", l.cfg.MaxConns)
-		return false
-	}
 	if l.ctx.Err() != nil {
 		return false
 	}
@@ -154,6 +157,7 @@ func (l *Listener) admit(c *Conn) bool {
 }
 
 func (l *Listener) serve(c *Conn) {
+	defer l.limit.Forget(c.nc)
 	err := c.handshake(true)
 	if err == nil {
 		err = l.connected(c)
@@ -179,6 +183,7 @@ func (l *Listener) connected(c *Conn) error {
 		return ErrClosed
 	}
 	l.all[c] = true
+	l.limit.SetBusy(c.nc)
 	l.total.Handshakes++
 	l.publishers()
 	l.cfg.Log.Debug("zmtp: connected", "peer", c.addr)

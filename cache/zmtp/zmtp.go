@@ -87,7 +87,7 @@ type Stats struct {
 	Connections      int   // connected now
 	Handshakes       int64 // that succeeded
 	HandshakesFailed int64 // that did not
-	Refused          int64 // closed at accept because of MaxConns
+	Refused          int64 // closed because of MaxConns
 	Broken           int64 // connections closed because the peer broke the protocol
 	BytesIn          int64 // on the wire, handshakes not counted
 	BytesOut         int64 // as BytesIn; counted when queued

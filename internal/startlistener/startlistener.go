@@ -12,6 +12,7 @@ import (
 
 	"github.com/understudy-ha/understudy/api"
 	"github.com/understudy-ha/understudy/api/apitype"
+	"github.com/understudy-ha/understudy/internal/connlimit"
 )
 
 // closeTimeout bounds how long requests that are being answered may take to finish.
@@ -33,7 +34,7 @@ type Door struct {
 func Open(l net.Listener, log *slog.Logger, waits string) *Door {
 	d := &Door{Addr: l.Addr().String(), Done: make(chan struct{})}
 	d.Explain(waits)
-	limited := limitConns(problemListener{l}, connBound(serverShare), log)
+	limited := limitConns(problemListener{l}, connlimit.Bound(connlimit.ServerShare), log)
 	d.server = api.NewHTTPServer(d, log)
 	d.server.ConnState = limited.note
 	go func() {

@@ -1,11 +1,11 @@
 //go:build unix
 
-package startlistener
+package connlimit
 
 import "syscall"
 
-// connBound is how many connections a port may have, if one in share of the files may be a connection of it.
-func connBound(share int) int {
+// Bound is how many connections a port may have, if one in share of the files may be a connection of it.
+func Bound(share int) int {
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
 		return maxConns

@@ -1,6 +1,0 @@
-//go:build !unix
-
-package startlistener
-
-// connBound is how many connections a port may have.
-func connBound(int) int { return maxConns }
