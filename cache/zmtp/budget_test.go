@@ -3,6 +3,7 @@ package zmtp
 import (
 	"bytes"
 	"errors"
+	"runtime"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -99,22 +100,26 @@ func TestBudgetOfReaders(t *testing.T) {
 }
 
 // A message has room on each of some connections if the budget has it for all of them, and what was written of it no longer
-// counts while the rest waits.
+// counts, nor takes memory, while the rest waits.
 func TestBudgetCountsWhatIsUnwritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const size = 2 << 20
+		const size = 4 << 20
 		budget := NewBudget(4*size + size)
 		m := Message{make([]byte, size)}
+		before := heap()
 		for range 4 {
 			c, far := pipeConn(t, Config{Kind: ROUTER, Budget: budget})
-			go readSlowly(t.Context(), far, size/2, time.Hour)
+			go readSlowly(t.Context(), far, size/8, time.Second)
 			if !c.Send(m) {
 				t.Error("a message is refused that has room")
 			}
 		}
-		synctest.Wait()
-		if got := budget.Waiting(); got > 2*size+4*writeChunk {
-			t.Errorf("%d bytes are counted, of which half are written", got)
+		time.Sleep(5500 * time.Millisecond) // six eighths of each are read
+		if got := budget.Waiting(); got > size+4*writeChunk {
+			t.Errorf("%d bytes are counted, and no more than %d are unwritten", got, size)
+		}
+		if got := heap() - before; got > 3*size {
+			t.Errorf("they take %d bytes of memory", got)
 		}
 	})
 }
@@ -135,4 +140,12 @@ func TestBudgetOfPongs(t *testing.T) {
 			}
 		}
 	})
+}
+
+// heap is how many bytes are in use.
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -226,7 +227,7 @@ func (o *outbox) flush() {
 		}
 		p := o.takeQueue()
 		o.mu.Unlock()
-		err := o.writeAll(p)
+		p, err := o.writeAll(p)
 		o.mu.Lock()
 		o.returnBuffer(p)
 		o.mu.Unlock()
@@ -237,28 +238,33 @@ func (o *outbox) flush() {
 	}
 }
 
-// writeAll waits for the other side for as long as it takes something.
-func (o *outbox) writeAll(p []byte) error {
+// writeAll waits for the other side for as long as it takes something. It returns the buffer if that can be used again:
+// one that had to wait is given up, so that a slow reader does not keep all of it until the last byte is written.
+func (o *outbox) writeAll(p []byte) ([]byte, error) {
 	n, err := o.direct.write(p)
 	if err != nil || n == len(p) {
-		return err
+		return p, err
 	}
 	o.wrote(n)
+	whole := cap(p)
 	for p = p[n:]; len(p) > 0; p = p[n:] {
+		if whole > keptBuffer && len(p) < whole/2 {
+			p, whole = slices.Clone(p), len(p)
+		}
 		if err := o.nc.SetWriteDeadline(time.Now().Add(o.timeout / writeLapses)); err != nil {
-			return err
+			return nil, err
 		}
 		n, err = o.nc.Write(p[:min(len(p), writeChunk)])
 		switch {
 		case err != nil && !errors.Is(err, os.ErrDeadlineExceeded):
-			return err
+			return nil, err
 		case n > 0:
 			o.wrote(n)
 		case o.lapses.Add(1) == writeLapses:
-			return fmt.Errorf("%w: nothing could be written for %v", ErrSlow, o.timeout)
+			return nil, fmt.Errorf("%w: nothing could be written for %v", ErrSlow, o.timeout)
 		}
 	}
-	return o.nc.SetWriteDeadline(time.Time{})
+	return nil, o.nc.SetWriteDeadline(time.Time{})
 }
 
 // wrote counts what was written while the rest waits.
@@ -281,7 +287,7 @@ func (o *outbox) drain() {
 	rest := o.takeQueue()
 	o.mu.Unlock()
 	if !o.dead.Load() {
-		_ = o.writeAll(rest)
+		_, _ = o.writeAll(rest)
 	}
 }
 
