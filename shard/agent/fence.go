@@ -30,10 +30,10 @@ type fence struct {
 	onHung, onTrustEnd func()
 
 	wake    chan struct{}
-	limiter logLimiter    // of failures to close; run's own
-	hungAt  time.Duration // when a node that does not answer counts as hung; 0: closing was not requested. run's own
+	limiter logLimiter // of failures to close; run's own
 
 	mu           sync.Mutex
+	hungAt       time.Duration // when a node that does not answer counts as hung; 0: not known before the next try to close it
 	requested    int64         // number of the latest request to close
 	closed       int64         // number of the latest request that the node has acknowledged
 	mayBeOpen    bool          // the node may accept writes: this agent opened it, took it over open, or found it open and silent
@@ -65,7 +65,8 @@ func (f *fence) requestClose() {
 // given time.
 func (f *fence) closeSilent(until time.Duration) {
 	f.mu.Lock()
-	f.mayBeOpen, f.foundUntil = true, until
+	// Tries from before it was known to be silent, if it was to be closed already, do not count.
+	f.mayBeOpen, f.foundUntil, f.hungAt = true, until, 0
 	f.mu.Unlock()
 	f.requestClose()
 }
@@ -173,6 +174,9 @@ func (f *fence) run(ctx context.Context) {
 		until, moved, renewed := f.trust.until()
 		f.mu.Lock()
 		open, owed, by := f.mayBeOpen, f.closed < f.requested, f.closeBy
+		if !owed {
+			f.hungAt = 0
+		}
 		f.mu.Unlock()
 		left := until - f.margin - f.clock.Now()
 		if open && by != 0 && !owed && f.clock.Now() >= by {
@@ -192,7 +196,6 @@ func (f *fence) run(ctx context.Context) {
 			f.tryClose(ctx, until)
 			continue
 		}
-		f.hungAt = 0
 		var timer <-chan time.Time
 		stop := func() bool { return true }
 		if open {
@@ -214,7 +217,6 @@ func (f *fence) tryClose(ctx context.Context, until time.Duration) {
 	f.mu.Lock()
 	mine, open := f.requested, f.mayBeOpen
 	until = max(until, f.foundUntil)
-	f.mu.Unlock()
 	each, left := f.callTimeout, until-f.clock.Now()
 	if open && left > 0 {
 		each = min(each, max(left, f.callTimeout/4))
@@ -225,6 +227,7 @@ func (f *fence) tryClose(ctx context.Context, until time.Duration) {
 			f.hungAt = f.clock.Now() + f.lateGrace
 		}
 	}
+	f.mu.Unlock()
 	err := func() error {
 		ctx, cancel := context.WithTimeout(ctx, each)
 		defer cancel()
@@ -248,14 +251,14 @@ func (f *fence) tryClose(ctx context.Context, until time.Duration) {
 		}
 		return
 	}
-	open = f.mayBeOpen
+	open, hungAt := f.mayBeOpen, f.hungAt
 	f.mu.Unlock()
 	if f.limiter.shouldLog(kindOf(err), f.clock.Now()) {
 		f.log.Warn("fence could not be closed; trying again", "err", err)
 	}
 	// A node that answers does not hang, even if it lets nobody in.
 	answers := errors.Is(err, shard.ErrNodeAccess) || errors.Is(err, shard.ErrNodeUnhealthy) || errors.Is(err, shard.ErrNodeRefused)
-	if until, _, _ := f.trust.until(); open && !answers && f.clock.Now() >= max(until, f.hungAt) {
+	if until, _, _ := f.trust.until(); open && hungAt != 0 && !answers && f.clock.Now() >= max(until, hungAt) {
 		f.onHung()
 	}
 	lease.Sleep(ctx, f.clock, f.callTimeout/4)

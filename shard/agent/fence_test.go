@@ -64,11 +64,13 @@ func TestFenceHung(t *testing.T) {
 	for name, c := range map[string]struct {
 		trust, answers time.Duration // from the begin; 0: never
 		hung           time.Duration // about; 0: never
+		found          time.Duration // until when it may be silent, as is found while it is being closed
 	}{
 		"in time":               {trust: 10 * time.Second, hung: 10 * time.Second},
 		"in time, it answers":   {trust: 10 * time.Second, answers: 9600 * time.Millisecond},
 		"overslept":             {hung: 2500 * time.Millisecond},
 		"overslept, it answers": {answers: 2 * time.Second},
+		"being closed already":  {found: 9 * time.Second, hung: 9 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -78,7 +80,7 @@ func TestFenceHung(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				hung := time.Duration(0)
 				g := &fence{clock: clock, trust: trusted, callTimeout: 500 * time.Millisecond, margin: time.Second, lateGrace: 2500 * time.Millisecond,
-					log: slog.New(slog.DiscardHandler), onTrustEnd: func() {}, wake: make(chan struct{}, 1), acknowledged: make(chan struct{}), mayBeOpen: true}
+					log: slog.New(slog.DiscardHandler), onTrustEnd: func() {}, wake: make(chan struct{}, 1), acknowledged: make(chan struct{}), mayBeOpen: c.found == 0}
 				g.onHung = func() { hung = clock.Now(); cancel() }
 				g.engine = unclosable{fail: func() error {
 					if c.answers == 0 || clock.Now() < c.answers {
@@ -89,6 +91,11 @@ func TestFenceHung(t *testing.T) {
 				}}
 				done := make(chan struct{})
 				go func() { defer close(done); g.run(ctx) }()
+				if c.found != 0 {
+					g.requestClose()
+					time.Sleep(2200 * time.Millisecond) // a try is under way
+					g.closeSilent(c.found)
+				}
 				time.Sleep(20 * time.Second)
 				cancel()
 				<-done

@@ -220,15 +220,16 @@ func (r *reconciler) declareDeath(now time.Duration) {
 // the agent before it nor a record of its own can keep others from replacing the node any more.
 func (r *reconciler) closeWithoutLease(now time.Duration) {
 	p := r.probe
-	if r.fence.isOpen() || r.fence.isClosing() || p.condition == shard.Down || p.state.Role != shard.Primary || p.state.Fence == shard.Closed {
+	if r.fence.isOpen() || p.condition == shard.Down || p.state.Role != shard.Primary || p.state.Fence == shard.Closed {
 		return
 	}
+	// Also while its fence is being closed: it may have begun to hang just before that.
 	if !p.answered {
 		r.closeSilent(now)
 		return
 	}
 	t := r.cfg.Timing
-	if r.lease.held != nil {
+	if r.lease.held != nil || r.fence.isClosing() {
 		return
 	}
 	if due := max(r.startedAt, r.report.lastOK) + t.Timeout - t.Interval; now < due {

@@ -10,6 +10,7 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
 	"github.com/understudy-ha/understudy/shard/agent"
+	"github.com/understudy-ha/understudy/shard/shardtest"
 )
 
 // A primary that something else starts again at once, open, is closed within a few probes: a replica has been promoted.
@@ -124,11 +125,16 @@ func TestReasonOfSilence(t *testing.T) {
 // A primary hangs when its agent has just been started again, and has not got the lease yet: it is killed before
 // another is promoted.
 func TestHangsBeforeItsNewAgentLeads(t *testing.T) {
-	for _, c := range []struct{ away, after time.Duration }{
-		{100 * time.Millisecond, 4 * time.Second}, {100 * time.Millisecond, 4800 * time.Millisecond}, // still reported by the one before
-		{11 * time.Second, 200 * time.Millisecond}, {11 * time.Second, 600 * time.Millisecond}, {11 * time.Second, 2 * time.Second}, {11 * time.Second, 4 * time.Second},
+	for _, c := range []struct {
+		away, after time.Duration
+		cut         bool // from the store: it is about to close the node for that reason
+	}{
+		{away: 100 * time.Millisecond, after: 4 * time.Second}, {away: 100 * time.Millisecond, after: 4800 * time.Millisecond}, // still reported by the one before
+		{away: 11 * time.Second, after: 200 * time.Millisecond}, {away: 11 * time.Second, after: 600 * time.Millisecond},
+		{away: 11 * time.Second, after: 2 * time.Second}, {away: 11 * time.Second, after: 4 * time.Second},
+		{away: 11 * time.Second, after: 3800 * time.Millisecond, cut: true},
 	} {
-		t.Run(fmt.Sprintf("away for %v, hung after %v", c.away, c.after), func(t *testing.T) {
+		t.Run(fmt.Sprintf("away for %v, hung after %v, cut off %t", c.away, c.after, c.cut), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newCluster(t, 3, nil).up()
 				a := s.hosts[0]
@@ -136,8 +142,16 @@ func TestHangsBeforeItsNewAgentLeads(t *testing.T) {
 				a.crash()
 				time.Sleep(c.away)
 				a.start()
-				time.Sleep(c.after)
+				time.Sleep(200 * time.Millisecond)
+				if c.cut {
+					a.line.Set(shardtest.Swallow)
+				}
+				time.Sleep(c.after - 200*time.Millisecond)
 				a.node.Hang()
+				if c.cut {
+					time.Sleep(700 * time.Millisecond)
+					a.line.Set(shardtest.Well)
+				}
 				b, took := s.next(a, 4*timeout)
 				t.Log("took", took)
 				if a.node.Running() {
