@@ -173,7 +173,8 @@ func (w *shardWorld) emptyStore() {
 }
 
 // hangUnled has the primary hang whose agent has just been started again, and has not got the lease yet. That agent can kill
-// it, and nobody is promoted before.
+// it, and nobody is promoted before, unless it is closed: the agent before may have closed it and died, which is reason
+// enough to replace it.
 func (w *shardWorld) hangUnled() {
 	d, t := w.dice, w.setup.Timing.Timeout
 	p := w.primary()
@@ -186,7 +187,7 @@ func (w *shardWorld) hangUnled() {
 	pause(d.between(t/4, t))
 	w.hang(p)
 	for end := time.Now().Add(4 * t); time.Now().Before(end); pause(10 * time.Millisecond) {
-		if q := w.primary(); q != nil && q != p && p.node.Hung() && q.node.Accepts() {
+		if q := w.primary(); q != nil && q != p && p.node.Hung() && p.node.State().Fence != shard.Closed && q.node.Accepts() {
 			w.judge.breach("%s was promoted, and the agent of %s lets it hang", q.name, p.name)
 			break
 		}
