@@ -34,6 +34,7 @@ type shardJudge struct {
 	wellNode string
 	forced   bool                       // a person had the data changed
 	forcedIn int64                      // the epoch in which a person did so last
+	halved   string                     // the node that a person forced last with half a copy
 	left     map[string]time.Time       // when the store first had the result of a detachment, by command
 	shown    map[string]map[string]bool // … which of them a host was shown
 	choice   map[string]bool            // … and had been when it made a plan's choice
@@ -298,7 +299,11 @@ func (j *shardJudge) installed(v shard.View, row shard.Row) {
 	}
 	j.named[row.PrimaryEpoch] = row.Primary
 	j.latest[h.address] = row.PrimaryEpoch
-	if p != nil && !p.Force && !h.node.State().Synced {
+	switch half := !h.node.State().Synced; {
+	case half && p != nil && p.Force:
+		j.halved = row.Primary
+	// A plan that failed may return to one that a person has forced with that.
+	case half && p != nil && (row.Primary != v.Row.Primary || row.Primary != j.halved):
 		j.breachLocked("%s was promoted with half a copy", h.name)
 	}
 	var missing []int64
