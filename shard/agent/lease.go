@@ -19,7 +19,7 @@ type heldLease struct {
 // shardLease takes and releases the shard's lease under the agent's session. The kernel keeps the session
 // ([lease.Keeper]) and rules when a lapse may be believed ([lease.TakeoverPolicy]). The kernel's contender
 // does not take the lease here, for two reasons: it would count a whole T from its first look, which the
-// agent has already observed, and a switchover may take only a lease that was released.
+// agent has already observed, and a switchover may take only a lease that was released for it.
 type shardLease struct {
 	*common
 	sessions *sessions
@@ -59,9 +59,10 @@ func (l *shardLease) isHeldNow() (held bool) {
 	return held
 }
 
-// acquire takes the shard's lease, waiting until it can be had or ctx ends. With releasedOnly it is not
-// taken from a holder whose session has lapsed.
-func (l *shardLease) acquire(ctx context.Context, releasedOnly bool) error {
+// acquire takes the shard's lease, waiting until it can be had or ctx ends. With namedOnly it is taken only if its holder
+// named this agent when it released it, as [reconciler.yieldLease] does. One that has lapsed can look released: the store ends
+// a session when a late renewal finds it lapsed, and so does its own agent, however long its node was open.
+func (l *shardLease) acquire(ctx context.Context, namedOnly bool) error {
 	if l.isHeldNow() {
 		return nil
 	}
@@ -73,7 +74,7 @@ func (l *shardLease) acquire(ctx context.Context, releasedOnly bool) error {
 		if err != nil {
 			return fmt.Errorf("waiting for a session: %w", err)
 		}
-		held, err := l.claim(ctx, live, releasedOnly)
+		held, err := l.claim(ctx, live, namedOnly)
 		switch {
 		case err == nil:
 			return l.install(ctx, s, held, live)
@@ -111,7 +112,7 @@ func (l *shardLease) waitForChange(ctx context.Context, pause time.Duration) err
 }
 
 // claim asks for the lease once, if the takeover policy allows it, and reads back an unknown outcome.
-func (l *shardLease) claim(ctx context.Context, live *lease.ActiveSession, releasedOnly bool) (lease.Lease, error) {
+func (l *shardLease) claim(ctx context.Context, live *lease.ActiveSession, namedOnly bool) (lease.Lease, error) {
 	id := shard.LeaseID(l.cfg.Shard)
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.storeTimeout())
 	defer cancel()
@@ -122,7 +123,7 @@ func (l *shardLease) claim(ctx context.Context, live *lease.ActiveSession, relea
 		seen, waited = l.watch.policy.Expectation(now)
 		last := l.watch.lease
 		// This agent's own earlier session cannot act any more: no need to wait for its end.
-		early = (l.watch.policy.Due() > now || releasedOnly && !last.Free()) && last.Holder.ID != l.instance.ID
+		early = (l.watch.policy.Due() > now || namedOnly && !l.instance.IsNamed(last.Successor)) && last.Holder.ID != l.instance.ID
 	})
 	if !ok {
 		return lease.Lease{}, errStopped

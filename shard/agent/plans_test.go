@@ -250,6 +250,82 @@ func TestPauseExpires(t *testing.T) {
 	})
 }
 
+// caughtUp has writes wait at the first host's node for a switchover to the second's, which has caught up and gets nothing
+// any more. The plan goes on when goOn is called.
+func (c *cluster) caughtUp() (goOn func()) {
+	c.t.Helper()
+	b := c.hosts[1]
+	var held atomic.Bool
+	held.Store(true)
+	for _, h := range c.hosts {
+		h.line.Intercept(func(call string) error {
+			p := c.view().Row.Plan
+			if call == "decide" && held.Load() && p != nil && p.Phase == shard.Catching || call == "lock" && h == c.hosts[0] { // it does not orchestrate
+				return lease.ErrUnavailable
+			}
+			return nil
+		})
+	}
+	desk := shard.Admin{Registry: c.store.Registry(), By: "test"}
+	if _, err := desk.Ask(c.t.Context(), "s", shard.Request{Kind: shard.Switchover}, b.id()); err != nil {
+		c.t.Fatal(err)
+	}
+	c.until("the replica has caught up", timeout, func() bool {
+		v := c.view()
+		r, _ := v.Node(b.id())
+		return v.Row.Plan != nil && len(r.Results) > 0 && r.Results[len(r.Results)-1].Order == shard.OrderCatchUp
+	})
+	b.node.Lag(time.Hour)
+	return func() { held.Store(false) }
+}
+
+// replaced waits until another than the first host's node is the primary: it has all that was acknowledged.
+func (c *cluster) replaced() {
+	c.t.Helper()
+	before := c.view().Row.Primary
+	c.until("another is the primary", time.Minute, func() bool { return c.view().Row.Primary != before })
+	c.allHave(c.host(c.view().Row.Primary))
+	c.hosts[1].node.Lag(0)
+	c.oneWriter(c.settles("all is settled"))
+}
+
+// A paused primary's pause ends without its agent, and it accepts more than the replica has that had caught up. That does not take
+// the lease, whatever became of it.
+func TestSwitchoverTakesOnlyALeaseReleasedForIt(t *testing.T) {
+	for name, end := range map[string]func(c *cluster, session string) error{
+		"lapsed":           func(*cluster, string) error { return nil },
+		"renewed too late": func(c *cluster, id string) error { _, err := c.store.RenewSession(c.t.Context(), id); return err },
+		"ended after that": func(c *cluster, id string) error { return c.store.EndSession(c.t.Context(), id, "lapsed") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, 3, nil).up()
+				a := c.hosts[0]
+				goOn := c.caughtUp()
+				a.crash()
+				c.until("the pause has ended", 2*shard.DefaultPause, func() bool { return c.writes(a) })
+				time.Sleep(time.Second) // its session, last renewed before the crash, has lapsed
+				if err := end(c, c.view().Lease.Session); err != nil && !errors.Is(err, lease.ErrLapsed) || c.view().Lease.Held() {
+					t.Fatal(err, c.describe())
+				}
+				goOn()
+				c.replaced()
+			})
+		})
+	}
+	t.Run("released by an agent that stops", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t, 3, nil).up()
+			a := c.hosts[0]
+			goOn := c.caughtUp()
+			a.end(nil)
+			c.until("the pause has ended", 2*shard.DefaultPause, func() bool { return c.writes(a) })
+			goOn()
+			c.replaced()
+		})
+	})
+}
+
 // hooks records what it was called for.
 type hooks struct {
 	mu    sync.Mutex

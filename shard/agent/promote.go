@@ -30,7 +30,8 @@ func (r *reconciler) promote(ctx context.Context, c shard.Command, plan shard.Pl
 		r.abandonPromotion(ctx, err)
 		return err
 	}
-	// In a switchover the old primary releases the lease when it is closed. That it lapsed proves nothing.
+	// In a switchover the old primary releases the lease for this agent, if it was closed before its pause ended. That it
+	// lapsed, or was released for nobody, proves nothing: it may have accepted what this node lacks.
 	if err := r.lease.acquire(ctx, plan.Kind == shard.Switchover); err != nil {
 		r.abandonPromotion(ctx, err)
 		return err
