@@ -282,6 +282,7 @@ func (d *Dispatcher) enqueueDue(ctx context.Context) {
 			n, err := d.cfg.Queue.EnqueueDue(call, d.cfg.Name, 100)
 			cancel()
 			switch {
+			case err == nil && n == 0: // another instance was at it, or is: that says nothing about what held this one up
 			case err == nil:
 				failing.succeed(d.clock.Now())
 			case ctx.Err() != nil:
@@ -289,7 +290,7 @@ func (d *Dispatcher) enqueueDue(ctx context.Context) {
 			case again || !errors.Is(err, lease.ErrUnavailable) && !errors.Is(err, lease.ErrUnknown):
 				failing.fail(d.clock.Now(), "err", err)
 			}
-			again = err != nil
+			again = err != nil || again && n == 0
 			more = n > 0 && lease.Sleep(ctx, d.clock, 10*time.Millisecond)
 		}
 	}

@@ -65,6 +65,9 @@ func TestHeldScheduledIsReported(t *testing.T) {
 		if got := log.lines("level=WARN"); len(got) != 1 || !strings.Contains(got[0], "scheduled messages not enqueued") {
 			t.Errorf("while it is held it says %q", got)
 		}
+		if got := log.lines("enqueued again"); len(got) > 0 {
+			t.Errorf("while it is held it says %q", got)
+		}
 		i.link.held.Store(false)
 		time.Sleep(5 * time.Second)
 		if got := log.lines("scheduled messages are enqueued again"); len(got) != 1 || !slices.Equal(g.order("k"), []string{"1"}) {

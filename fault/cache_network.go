@@ -46,7 +46,8 @@ func InNetwork(t *testing.T, peers int) *Network {
 		out, err := cmd.CombinedOutput()
 		t.Logf("in a network of its own:\n%s", out)
 		for line := range strings.Lines(string(out)) { // the table of make prove is of what this process says was tried
-			if attr, ok := strings.CutPrefix(line, "=== ATTR  "+t.Name()+" "); ok {
+			attr, ok := strings.CutPrefix(line, "=== ATTR  "+t.Name())
+			if _, attr, found := strings.Cut(attr, " "); ok && found { // also of its subtests
 				key, value, _ := strings.Cut(strings.TrimSpace(attr), " ")
 				t.Attr(key, value)
 			}
