@@ -4,6 +4,7 @@ package fault_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -68,13 +69,13 @@ func (all *takeovers) note(what string, after time.Duration) {
 
 func (all *takeovers) report(t *testing.T) {
 	sum := 0
-	for what, n := range all.n {
-		if !strings.HasPrefix(what, "no trial") {
-			sum += n
-		}
+	did := maps.Clone(all.n)
+	maps.DeleteFunc(did, func(what string, _ int) bool { return strings.HasPrefix(what, "no trial") })
+	for _, n := range did {
+		sum += n
 	}
 	t.Logf("%d trials: %v", sum, all.n)
-	tried(t, all.n)
+	tried(t, did)
 	if sum == 0 {
 		t.Error("nothing was tried")
 	}
