@@ -49,7 +49,7 @@ type Config struct {
 	// MaxBytes bounds the memory of keys and values; 256 MiB. What was used least
 	// recently is forgotten first. A quarter of it, at least four of the largest values, bounds
 	// in addition what waits to be written to clients, and as much, at least two of the largest values for each member, what
-	// waits for peers. What has no room is refused, and those that read nothing meanwhile are disconnected.
+	// waits for peers. What has no room is refused, and those that read next to nothing meanwhile are disconnected.
 	MaxBytes int64
 	// MaxKey and MaxValue bound one key and one value; 1 KiB and 16 MiB. They are the same on every peer: a larger message
 	// from another ends the connection.

@@ -9,7 +9,8 @@ import (
 // Budget bounds the bytes that wait to be written on all connections that share it ([Config.Budget]). A message without
 // room is refused, as by a full queue: one of at most 1 KiB when all is used; a larger one by a connection for which more
 // waits than would be left, so that those who read more slowly than they ask leave room for the others. While there is no
-// room, connections that have taken nothing for a fifth of WriteTimeout are closed with [ErrSlow], the one with the most first.
+// room, connections that take less than 256 KiB per WriteTimeout are closed with [ErrSlow] after a fifth of it, the one with
+// the most first. Those that take more are never closed: n of them can leave no more than the (n+1)th part of the budget.
 type Budget struct {
 	limit int64
 	used  atomic.Int64
@@ -18,7 +19,8 @@ type Budget struct {
 	boxes map[*outbox]struct{}
 }
 
-// stalledLapses is after how many lapses in a row a connection is closed to make room: one may be a pause of this process.
+// stalledLapses is after how many slow parts of WriteTimeout in a row a connection is closed to make room: one may be a pause
+// of this process.
 const stalledLapses = 2
 
 // NewBudget returns a budget of so many bytes. It should have room for several of the largest messages.
@@ -67,8 +69,8 @@ func (o *outbox) reserve(size int) bool {
 	}
 }
 
-// makeRoom closes connections that take nothing until there is room for a message, or none is left. No lock is held while
-// one is closed.
+// makeRoom closes connections that take next to nothing until there is room for a message, or none is left. No lock is
+// held while one is closed.
 func (o *outbox) makeRoom(size int) {
 	b := o.budget
 	for b != nil && !o.fits(b.used.Load(), size) {
@@ -76,17 +78,18 @@ func (o *outbox) makeRoom(size int) {
 		if slow == nil {
 			return
 		}
-		_ = slow.fail(fmt.Errorf("%w: nothing could be written for %v, while %d bytes waited for it and there was no room for others",
-			ErrSlow, slow.timeout*stalledLapses/writeLapses, slow.charged.Load()))
+		_ = slow.fail(fmt.Errorf("%w: less than %d bytes could be written in %v, while %d waited for it and there was no room for others",
+			ErrSlow, stalledLapses*slowBytes, slow.timeout*stalledLapses/writeLapses, slow.charged.Load()))
 	}
 }
 
-// stalled is the connection with the most waiting of those that take nothing.
+// stalled is the connection with the most waiting of those that take next to nothing. If only those that take nothing at all
+// counted, a few that take a byte now and then could keep everything from all others, without end.
 func (b *Budget) stalled() (most *outbox) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for o := range b.boxes {
-		if o.lapses.Load() >= stalledLapses && (most == nil || o.charged.Load() > most.charged.Load()) {
+		if o.slow.Load() >= stalledLapses && (most == nil || o.charged.Load() > most.charged.Load()) {
 			most = o
 		}
 	}

@@ -99,6 +99,40 @@ func TestBudgetOfReaders(t *testing.T) {
 	})
 }
 
+// Those that take next to nothing, however many, keep the others from nothing for long.
+func TestBudgetOfTricklers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		budget := NewBudget(8 << 20)
+		w, h := observe()
+		var all []*Conn
+		for range 80 {
+			c, far := pipeConn(t, Config{Kind: ROUTER, Handler: h, Budget: budget})
+			go readSlowly(t.Context(), far, 1, 400*time.Millisecond)
+			all = append(all, c)
+		}
+		for _, size := range []int{1 << 20, 64 << 10, 4 << 10, 100} {
+			m := Message{make([]byte, size)}
+			for range 60 {
+				for _, c := range all {
+					c.Send(m)
+				}
+			}
+		}
+		good, far := pipeConn(t, Config{Kind: ROUTER, Handler: h, Budget: budget})
+		go readSlowly(t.Context(), far, 64<<10, time.Millisecond)
+		if good.Send(Message{make([]byte, 1000)}) {
+			t.Error("the budget is not used up")
+		}
+		time.Sleep(2500 * time.Millisecond) // WriteTimeout is 10 s
+		if !good.Send(Message{make([]byte, 1<<20)}) || !good.Send(Message{make([]byte, 100)}) {
+			t.Error("those that take a byte now and then keep all that there is from one for which nothing waits")
+		}
+		if err := recv(t, "end", w.down); !errors.Is(err, ErrSlow) || good.dead.Load() {
+			t.Errorf("ended with %v, and the one that reads is cut: %t", err, good.dead.Load())
+		}
+	})
+}
+
 // A message has room on each of some connections if the budget has it for all of them, and what was written of it no longer
 // counts, nor takes memory, while the rest waits.
 func TestBudgetCountsWhatIsUnwritten(t *testing.T) {

@@ -39,7 +39,7 @@
 //
 // Handler.Disconnected receives the reason of every end of a connection: io.EOF
 // when the other side closed, [ErrClosed] when this side did, [ErrSlow] when the other
-// side read nothing for WriteTimeout (a fifth of it while a [Budget] has no room),
+// side read nothing for WriteTimeout (next to nothing for a fifth of it, while a [Budget] has no room),
 // [ErrSilent] when it did not answer heartbeats,
 // and an error wrapping [ErrProtocol] or [ErrTooLarge] when it broke the protocol.
 // After a failed handshake a Dialer calls Handler.Failed; a Listener logs it (at Debug) and

@@ -20,6 +20,9 @@ const writeChunk = 256 << 10
 // in a row in which it took nothing. A pause of this process counts as one, however long it lasts.
 const writeLapses = 10
 
+// slowBytes is the least that the other side takes in such a part if it is not to be closed for the sake of others.
+const slowBytes = writeChunk / writeLapses
+
 // smallMessage is a message for which a part of the queue is kept free.
 const smallMessage = 1 << 10
 
@@ -39,6 +42,7 @@ type outbox struct {
 	dead    atomic.Bool
 	much    atomic.Bool    // more than writeChunk has gathered
 	lapses  atomic.Int32   // in a row
+	slow    atomic.Int32   // parts of WriteTimeout in a row in which less than slowBytes was written
 	running sync.WaitGroup // flushers
 
 	mu       sync.Mutex
@@ -255,6 +259,11 @@ func (o *outbox) writeAll(p []byte) ([]byte, error) {
 			return nil, err
 		}
 		n, err = o.nc.Write(p[:min(len(p), writeChunk)])
+		if err != nil && n < slowBytes {
+			o.slow.Add(1)
+		} else {
+			o.slow.Store(0)
+		}
 		switch {
 		case err != nil && !errors.Is(err, os.ErrDeadlineExceeded):
 			return nil, err

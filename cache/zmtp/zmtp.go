@@ -74,7 +74,7 @@ var (
 	ErrAccess = errors.New("zmtp: access denied")
 	// ErrTooLarge: the other side sent more than Config allows.
 	ErrTooLarge = errors.New("zmtp: too large")
-	// ErrSlow: the other side read nothing for WriteTimeout, or a fifth of it while a [Budget] has no room.
+	// ErrSlow: the other side read nothing for WriteTimeout, or next to nothing for a fifth of it while a [Budget] has no room.
 	ErrSlow = errors.New("zmtp: peer does not read")
 	// ErrSilent: nothing came from the other side although a heartbeat was due.
 	ErrSilent = errors.New("zmtp: peer is silent")
