@@ -192,7 +192,11 @@ func (o *outbox) writeOnce() {
 	o.owned = false
 	if n < len(p) {
 		// Rare: the socket's buffer is full.
-		o.queue = append(p[n:len(p):len(p)], o.queue...)
+		if n > 0 && cap(p) > keptBuffer {
+			o.queue = slices.Concat(p[n:], o.queue) // not a part of p: what is written must take no memory, see writeAll
+		} else {
+			o.queue = append(p[n:len(p):len(p)], o.queue...)
+		}
 		o.writing = 0
 		o.charge()
 		return
