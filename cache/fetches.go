@@ -32,7 +32,7 @@ type fetches struct {
 	calls      map[string][]*call // by key: those that run or wait, in order of terms
 	waiting    fairQueue          // for a free place
 	running    int
-	goroutines sync.WaitGroup // calls that run, and reports under way
+	goroutines sync.WaitGroup // calls that run
 }
 
 // call is one call of the origin, or one that waits for its turn.
@@ -58,8 +58,7 @@ func (f *fetches) start(e protocol.Fetch, client any) {
 	now := f.clock.Now()
 	c := &call{Fetch: e, client: client}
 	if f.stopped {
-		// Decided before the machine heard that the peer stops. Not one of goroutines, for which stop may be waiting already.
-		go f.report(f.outcome(c, Value{}, errStopping))
+		f.reportEnd(c, errStopping) // decided before the machine heard that the peer stops
 		return
 	}
 	if e.Until <= now {
@@ -152,7 +151,7 @@ func (c *call) expiry(now time.Duration) error {
 // mostly knows; but a promise that it heard of a moment before has it wait for a fetch
 // that has ended.
 func (f *fetches) reportEnd(c *call, why error) {
-	f.goroutines.Go(func() { f.report(f.outcome(c, Value{}, why)) })
+	go f.report(f.outcome(c, Value{}, why)) // not one of goroutines: it waits for the loop, and stop for the origin
 }
 
 // endCall ends a call: nobody wants its result any more. One that runs keeps its place until it has
@@ -214,7 +213,7 @@ func (f *fetches) run(c *call) {
 	if err != nil && !errors.Is(err, errStopping) {
 		f.stats.fetchFailures.Add(1)
 	}
-	f.report(f.outcome(c, value, err))
+	go f.report(f.outcome(c, value, err)) // as in reportEnd
 }
 
 func (f *fetches) outcome(c *call, value Value, err error) protocol.Fetched {

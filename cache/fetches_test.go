@@ -319,6 +319,19 @@ func TestFetchesStop(t *testing.T) {
 			}
 		}
 	})
+	synctest.Test(t, func(t *testing.T) {
+		b := newFetchBench(3)
+		b.report = func(protocol.Fetched) { time.Sleep(time.Hour) } // the loop waits for the disk
+		b.begin("ok 1s", time.Minute)
+		b.begin("expires 5m", 2*time.Second)
+		b.begin("runs 5m", time.Minute)
+		b.begin("waits 5m", time.Minute)
+		time.Sleep(3 * time.Second)
+		if !b.stop(10 * time.Second) {
+			t.Error("not over, although the source has returned")
+		}
+		time.Sleep(time.Hour)
+	})
 }
 
 func TestFailureText(t *testing.T) {
