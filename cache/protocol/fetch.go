@@ -205,17 +205,20 @@ func (m *Machine) handleFetched(in Fetched) {
 // other peers make them fetch their own.
 func (m *Machine) serveUncached(k *key, in Fetched) {
 	e := Entry{Term: k.term, Expire: m.now.Wall + 1, Made: k.fetchBegan, Digest: Digest(in.Value), Value: in.Value}
-	// It is thrown away, and so may expire as late as is asked for. By a clock that was set back meanwhile it would be no
-	// newer than that, and this peer would fetch again at once, and again, until the clock has caught up.
-	for _, w := range k.waiters {
-		e.Expire = max(e.Expire, w.minExpire+1)
-	}
 	// A copy from before would be served in its place, here or elsewhere.
 	stale := k.copyElsewhere || m.setup.Table.Get(k.name).Held()
 	m.send("", Release{k.name, k.term, true}) // Used: the origin was called in this term
 	k.wanted, k.failure = false, failure{}
 	m.setState(k, Idle, "", "fetched, not kept")
-	m.serve(k, e)
+	// It is new by its term, whatever expiry is asked for. By a clock that was set back meanwhile it would not be, and this
+	// peer would fetch again at once, and again, until the clock has caught up.
+	m.answerSome(k, func(w *waiter) bool {
+		if w.rejectTooOld(e) || e.Term <= w.minTerm {
+			return false
+		}
+		m.emit(Reply{w.token, e})
+		return true
+	})
 	if stale {
 		m.startRemoval(RemoveKeys{Scope: OneKey, Name: k.name, Until: m.now.Boot})
 	}
