@@ -35,8 +35,8 @@ type Config struct {
 	MaxFrames int
 	// MaxConns is how many connections a Listener has at a time, those in handshake
 	// among them; default 4096, or an eighth of the files that the process may open. One
-	// address (IPv6: its first 64 bits) has at most a quarter of them. To make room, the
-	// oldest in handshake is closed, or else the new one.
+	// address (IPv6: its first 64 bits) has at most a quarter of them, loopback all. To make
+	// room, the oldest in handshake is closed, or else the new one.
 	MaxConns int
 
 	HandshakeTimeout time.Duration // for the handshake, and as long for TCP to connect; default 5 s

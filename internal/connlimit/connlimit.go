@@ -1,5 +1,5 @@
-// Package connlimit bounds the connections of a port, per address and in all, below its share of the files that this
-// process may open. To make room it closes connections that are idle or have not shown who they are, the oldest first;
+// Package connlimit bounds the connections of a port, per address (but loopback) and in all, below its share of the files
+// that this process may open. To make room it closes connections that are idle or have not shown who they are, the oldest first;
 // where there is none, a new one is refused. Refusals are counted, and logged once a minute.
 package connlimit
 
@@ -21,7 +21,8 @@ const (
 
 	// maxConns bounds the connections of a port whatever its share is.
 	maxConns = 4096
-	// perAddressShare is the part of them that one address may have: a proxy needs many.
+	// perAddressShare is the part of them that one address may have: a proxy needs many. Loopback may have all: callers on
+	// this host are trusted, as by the other limits, and a cache peer has most of its clients there.
 	perAddressShare = 4
 	refusalsEvery   = time.Minute
 )
@@ -53,10 +54,10 @@ func New(most int, log *slog.Logger) *Limit {
 // Admit reports whether there is room for a connection, which counts until Forget. With a handshake before its first
 // request it may be closed until SetBusy, and counts as refused then.
 func (l *Limit) Admit(c net.Conn, handshake bool) bool {
-	address := networkOf(c.RemoteAddr())
+	address, loopback := networkOf(c.RemoteAddr())
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.count[address] >= l.perAddress && !l.closeIdle(address) || len(l.conns) >= l.max && !l.closeIdle("") {
+	if !loopback && l.count[address] >= l.perAddress && !l.closeIdle(address) || len(l.conns) >= l.max && !l.closeIdle("") {
 		l.countRefused(address)
 		return false
 	}
@@ -86,16 +87,16 @@ func (l *Limit) Refused() int64 {
 }
 
 // networkOf is the address that counts for a connection: one host can choose among all of an IPv6 /64.
-func networkOf(a net.Addr) string {
+func networkOf(a net.Addr) (address string, loopback bool) {
 	at, err := netip.ParseAddrPort(a.String())
 	if err != nil {
-		return a.String()
+		return a.String(), false
 	}
 	addr := at.Addr().Unmap().WithZone("")
 	if addr.Is4() {
-		return addr.String()
+		return addr.String(), addr.IsLoopback()
 	}
-	return ratelimit.Network(addr).String()
+	return ratelimit.Network(addr).String(), addr.IsLoopback()
 }
 
 // closeIdle closes the connection that has been idle the longest, of an address or ("") of all. l.mu is held.

@@ -96,6 +96,21 @@ func TestConnLimit(t *testing.T) {
 	}
 }
 
+// Callers on this host may have all connections, but not more.
+func TestLoopbackHasNoShare(t *testing.T) {
+	l := New(8, slog.New(slog.DiscardHandler))
+	for i := range 8 {
+		c := &standInConn{from: []string{"127.0.0.1", "::1", "::ffff:127.0.0.1"}[i%3]}
+		if !l.Admit(c, true) {
+			t.Errorf("connection %d, from %s, is refused", i, c.from)
+		}
+		l.SetBusy(c)
+	}
+	if l.Admit(&standInConn{from: "127.0.0.1"}, true) || len(l.conns) != 8 {
+		t.Errorf("a full port lets one more in: %d", len(l.conns))
+	}
+}
+
 // One that has not shown who it is makes room for one that may, and is counted.
 func TestHandshakesMakeRoom(t *testing.T) {
 	var out bytes.Buffer
