@@ -50,5 +50,6 @@
 //
 // The calls for one connection come from the goroutine that reads it. A slow handler
 // delays only this connection, in both directions: messages sent on it meanwhile are
-// written when the handler returns.
+// written when the handler returns. No PING is sent or answered meanwhile: the other side may give
+// the connection up with [ErrSilent], after its HeartbeatTimeout; this side does not.
 package zmtp

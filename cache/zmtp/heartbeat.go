@@ -73,7 +73,8 @@ func (w *watch) checkIdle() {
 		return
 	}
 	now, handling := time.Now(), w.c.handling()
-	// While a handler runs, this side neither reads what comes nor writes a PING: the other side is not silent.
+	// While a handler runs, this side neither reads what comes nor writes a PING: the other side is not silent. This one is, and
+	// the other may end the connection.
 	if n := w.c.bytesIn.Load(); n != w.seen || handling {
 		w.seen, w.since, w.asked = n, now, time.Time{}
 	}
