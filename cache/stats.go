@@ -25,7 +25,7 @@ func (p *Peer) Stats() Stats {
 	case <-p.ready:
 		pub := p.links.pub.Stats()
 		dropped += pub.Dropped // by full queues
-		refused = pub.Refused + p.clients.router.Stats().Refused
+		refused = pub.Refused + p.clients.router.Refused()
 	default:
 	}
 	return Stats{

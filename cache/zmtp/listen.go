@@ -85,6 +85,9 @@ func (l *Listener) Stats() Stats {
 	return s
 }
 
+// Refused is the count of [Stats] alone, which looks at no connection.
+func (l *Listener) Refused() int64 { return l.limit.Refused() }
+
 // Close stops listening and ends all connections. A ROUTER's are given up to a second to take
 // what was sent. It returns when everything has ended, handlers included.
 func (l *Listener) Close() error {
