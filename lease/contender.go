@@ -50,7 +50,8 @@ type slot struct {
 	renewed bool          // renewals show the lease, so that there is no need to read it
 	dueAt   time.Duration // when to do something next
 	read    bool          // … and that is to read, not to acquire
-	unknown bool          // its last acquisition had no answer, and no reply has shown it since
+	sent    Expectation   // of its last acquisition
+	unknown bool          // … which had no answer, and no reply has shown it since
 	foreign Seen          // the session of another boot, when last seen
 }
 
@@ -137,10 +138,9 @@ func (c *Contender) acquireOnce(ctx context.Context) (Lease, error) {
 		// Also of a session that the store has ended: its holder may not know it yet. See [TakeoverPolicy].
 		return l, fmt.Errorf("%s: %w", id, ErrHeld)
 	}
-	l, err = callStore(ctx, c.Timing, func(ctx context.Context) (Lease, error) {
-		return c.through().Acquire(ctx, Expectation{Lease: id, Session: c.Session, Seen: l.Seen(), Places: c.Places})
-	})
-	c.slots = []*slot{{id: id, unknown: errors.Is(err, ErrUnknown) && ctx.Err() != nil}}
+	sent := Expectation{Lease: id, Session: c.Session, Seen: l.Seen(), Places: c.Places}
+	l, err = callStore(ctx, c.Timing, func(ctx context.Context) (Lease, error) { return c.through().Acquire(ctx, sent) })
+	c.slots = []*slot{{id: id, sent: sent, unknown: errors.Is(err, ErrUnknown) && ctx.Err() != nil}}
 	return l, err
 }
 
@@ -173,7 +173,8 @@ func (c *Contender) readOrAcquire(ctx context.Context, s *slot) (Lease, error) {
 			return c.Roster.Join(ctx, s.id, c.Session)
 		}
 		seen, waited := s.policy.Expectation(c.Clock.Now())
-		return c.through().Acquire(ctx, Expectation{Lease: s.id, Session: c.Session, Seen: seen, Waited: waited, Places: c.Places})
+		s.sent = Expectation{Lease: s.id, Session: c.Session, Seen: seen, Waited: waited, Places: c.Places}
+		return c.through().Acquire(ctx, s.sent)
 	})
 	if err != nil && !errors.Is(err, ErrHeld) {
 		s.unknown = s.unknown || !s.read && errors.Is(err, ErrUnknown)

@@ -161,25 +161,33 @@ func (k *Keeper) release(ctx context.Context, live *ActiveSession, through Acqui
 	return nil
 }
 
-// giveBackUnknown releases each lease whose acquisition had no answer, if the session holds it after all: nobody would work
-// under it, and it would be free for nobody else.
+// giveBackUnknown releases each lease whose acquisition had no answer, if the session holds it after all or still may: nobody
+// would work under it, and it would be free for nobody else.
 func (k *Keeper) giveBackUnknown(ctx context.Context, c *Contender, live *ActiveSession) {
 	for _, s := range c.slots {
 		if !s.unknown {
 			continue
 		}
 		s.unknown = false
-		if err := k.readAndRelease(ctx, c, live, s.id); err != nil {
+		if err := k.takeAndRelease(ctx, c, live, s); err != nil {
 			k.log.Warn("it may be held by nobody's work until this session ends", "lease", s.id.String(), "err", err)
 		}
 	}
 }
 
-func (k *Keeper) readAndRelease(ctx context.Context, c *Contender, live *ActiveSession, id ID) error {
+func (k *Keeper) takeAndRelease(ctx context.Context, c *Contender, live *ActiveSession, s *slot) error {
 	defer live.Retain()()
 	var held Lease
 	err := k.retryWhileKept(ctx, live, func(ctx context.Context) (err error) {
-		held, err = c.Store.Get(ctx, id)
+		held, err = c.Store.Get(ctx, s.id)
+		if err != nil || held.Session == c.Session || held.Seen() != s.sent.Seen || s.sent.Session != c.Session {
+			return err
+		}
+		// The request may still be on its way to the store. Sent again, it cannot be applied later: it expects what is no more.
+		held, err = c.through().Acquire(ctx, s.sent)
+		if errors.Is(err, ErrLapsed) {
+			return nil // nor is that one applied
+		}
 		return err
 	})
 	if err != nil || held.Session != c.Session || held.Ended {
