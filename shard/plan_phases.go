@@ -325,8 +325,10 @@ func (t planner) following(p Plan) Action {
 // have started first. One that cannot is left to its own agent.
 func (t planner) notFollowing(p Plan) []Record {
 	out := slices.DeleteFunc(t.liveMembers(p.To), func(r Record) bool {
-		done, _ := r.ResultOf(p.Epoch, OrderFollow)
-		return done.Error != "" || r.Condition != Up || r.Role == Replica && r.PrimaryID == p.To && r.Link != nil && r.Link.Up
+		done, begun := r.ResultOf(p.Epoch, OrderFollow)
+		// It followed, and has left again: its agent was without the store.
+		left := begun && r.Role == Replica && r.Link.Detached()
+		return done.Error != "" || left || r.Condition != Up || r.Role == Replica && r.PrimaryID == p.To && r.Link != nil && r.Link.Up
 	})
 	// The old primary comes first, as long as it is one: clients wait there for its pause to end.
 	rank := func(r Record) int {
