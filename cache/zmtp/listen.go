@@ -44,7 +44,7 @@ func Listen(addr string, cfg Config) (*Listener, error) {
 		return nil, fmt.Errorf("zmtp: listen on %s: %w", addr, err)
 	}
 	l := &Listener{cfg: resolved, ln: ln, all: map[*Conn]bool{}}
-	l.limit = connlimit.New(resolved.MaxConns, resolved.Log.With("port", l.Addr()))
+	l.limit = connlimit.New(resolved.MaxConns, true, resolved.Log.With("port", l.Addr()))
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.pub.Store(&[]*Conn{})
 	l.running.Go(l.accept)

@@ -1,4 +1,4 @@
-// Package connlimit bounds the connections of a port, per address (but loopback) and in all, below its share of the files
+// Package connlimit bounds the connections of a port, per address and in all, below its share of the files
 // that this process may open. To make room it closes connections that are idle or have not shown who they are, the oldest first;
 // where there is none, a new one is refused. Refusals are counted, and logged once a minute.
 package connlimit
@@ -21,8 +21,7 @@ const (
 
 	// maxConns bounds the connections of a port whatever its share is.
 	maxConns = 4096
-	// perAddressShare is the part of them that one address may have: a proxy needs many. Loopback may have all: callers on
-	// this host are trusted, as by the other limits, and a cache peer has most of its clients there.
+	// perAddressShare is the part of them that one address may have: a proxy needs many.
 	perAddressShare = 4
 	refusalsEvery   = time.Minute
 )
@@ -31,6 +30,7 @@ const (
 type Limit struct {
 	log             *slog.Logger
 	max, perAddress int
+	loopbackAll     bool
 
 	mu       sync.Mutex
 	conns    map[net.Conn]*conn
@@ -46,9 +46,10 @@ type conn struct {
 	handshake bool      // it has not shown who it is
 }
 
-// New is for a port of so many connections.
-func New(most int, log *slog.Logger) *Limit {
-	return &Limit{log: log, max: most, perAddress: max(1, most/perAddressShare), conns: map[net.Conn]*conn{}, count: map[string]int{}}
+// New is for a port of so many connections. With loopbackAll the share of an address does not bind those of this host, where a
+// cache peer has most of its clients.
+func New(most int, loopbackAll bool, log *slog.Logger) *Limit {
+	return &Limit{log: log, max: most, loopbackAll: loopbackAll, perAddress: max(1, most/perAddressShare), conns: map[net.Conn]*conn{}, count: map[string]int{}}
 }
 
 // Admit reports whether there is room for a connection, which counts until Forget. With a handshake before its first
@@ -57,7 +58,7 @@ func (l *Limit) Admit(c net.Conn, handshake bool) bool {
 	address, loopback := networkOf(c.RemoteAddr())
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !loopback && l.count[address] >= l.perAddress && !l.closeIdle(address) || len(l.conns) >= l.max && !l.closeIdle("") {
+	if !(loopback && l.loopbackAll) && l.count[address] >= l.perAddress && !l.closeIdle(address) || len(l.conns) >= l.max && !l.closeIdle("") {
 		l.countRefused(address)
 		return false
 	}

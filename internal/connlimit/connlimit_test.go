@@ -31,7 +31,7 @@ func (c *standInTLS) Close() error      { c.waited = true; return c.standInConn.
 
 func TestConnLimit(t *testing.T) {
 	var out bytes.Buffer
-	l := New(8, slog.New(slog.NewTextHandler(&out, nil)))
+	l := New(8, true, slog.New(slog.NewTextHandler(&out, nil)))
 	add := func(from string) (*standInConn, bool) {
 		c := &standInConn{from: from}
 		return c, l.Admit(c, false)
@@ -96,9 +96,14 @@ func TestConnLimit(t *testing.T) {
 	}
 }
 
-// Callers on this host may have all connections, but not more.
+// Callers on this host may have all connections of some ports, but not more.
 func TestLoopbackHasNoShare(t *testing.T) {
-	l := New(8, slog.New(slog.DiscardHandler))
+	for i, l := 0, New(8, false, slog.New(slog.DiscardHandler)); i < 3; i++ {
+		if got := l.Admit(&standInConn{from: "127.0.0.1"}, false); got != (i < 2) {
+			t.Errorf("of another port connection %d is let in %t", i, got)
+		}
+	}
+	l := New(8, true, slog.New(slog.DiscardHandler))
 	for i := range 8 {
 		c := &standInConn{from: []string{"127.0.0.1", "::1", "::ffff:127.0.0.1"}[i%3]}
 		if !l.Admit(c, true) {
@@ -114,7 +119,7 @@ func TestLoopbackHasNoShare(t *testing.T) {
 // One that has not shown who it is makes room for one that may, and is counted.
 func TestHandshakesMakeRoom(t *testing.T) {
 	var out bytes.Buffer
-	l := New(8, slog.New(slog.NewTextHandler(&out, nil)))
+	l := New(8, true, slog.New(slog.NewTextHandler(&out, nil)))
 	add := func(from string) (*standInConn, bool) {
 		c := &standInConn{from: from}
 		return c, l.Admit(c, true)

@@ -22,7 +22,7 @@ func Serve(s *http.Server, l net.Listener, log *slog.Logger) error {
 }
 
 func limitConns(l net.Listener, most int, log *slog.Logger) limitedListener {
-	return limitedListener{l, connlimit.New(most, log)}
+	return limitedListener{l, connlimit.New(most, false, log)}
 }
 
 // Accept implements [net.Listener].
