@@ -65,7 +65,7 @@ func (c *SoakChaos) Run() (did map[string]int, uses []Uses) {
 		}
 	}
 	c.well()
-	c.Users.settle() // before they stop: a source that beats no more is silent
+	c.Users.awaitAlarms() // before they stop: a source that beats no more is silent
 	return c.count, c.uses
 }
 

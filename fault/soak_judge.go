@@ -21,7 +21,7 @@ import (
 
 // Judge waits until what users stored has been delivered, stops the servers, and judges: the role by its program's effects, the queue by the order and the
 // end of each key, the job by its runs and the starts its program tells of, the cache by the calls of its source and by whether what users were given
-// came from one, the monitor by what its sink was told (see settle). It logs what was done.
+// came from one, the monitor by what its sink was told (see awaitAlarms). It logs what was done.
 //
 // It does not judge what was written to the shard, which a failover may lose, nor who took it: [JudgeShard] does, in faults of shards. Nor
 // does it judge how old a value was, or what pages and events say.
@@ -74,9 +74,9 @@ func (u *SoakUsers) Judge() {
 	}
 }
 
-// settle has the users go on, now that all is well, until the sink was told of one more outage from end to end, no source that beats stands in alarm,
+// awaitAlarms has the users go on, now that all is well, until the sink was told of one more outage from end to end, no source that beats stands in alarm,
 // and [SoakAlarms] finds nothing wrong; or until that has taken longer than it may on a busy machine. What is wrong then is remembered.
-func (u *SoakUsers) settle() {
+func (u *SoakUsers) awaitAlarms() {
 	s := u.Soak
 	s.tb.Helper()
 	before := u.outages()
@@ -86,13 +86,13 @@ func (u *SoakUsers) settle() {
 		if u.outages() == before {
 			u.alarms.Violations = append(u.alarms.Violations, Violation{Lost, "sick", "all is well, and it has no outage more from end to end"})
 		}
-		switch over := since() > end; {
-		case err == nil && len(u.alarms.Violations) == 0:
+		if err == nil && len(u.alarms.Violations) == 0 {
 			return
-		case over && err != nil:
-			s.tb.Errorf("the alarms cannot be read: %v", err)
-			return
-		case over:
+		}
+		if since() > end {
+			if err != nil {
+				s.tb.Errorf("the alarms cannot be read: %v", err)
+			}
 			return
 		}
 	}

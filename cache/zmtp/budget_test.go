@@ -23,8 +23,7 @@ func TestBudget(t *testing.T) {
 			c, _ := pipeConn(t, cfg)
 			silent = append(silent, c)
 		}
-		good, reader := pipeConn(t, cfg)
-		go readSlowly(t.Context(), reader, 3, time.Millisecond)
+		good := slowConn(t, cfg, 3, time.Millisecond)
 		fill := func() (refused int) {
 			for i := range 1000 {
 				if !silent[i%len(silent)].Send(m) {
@@ -73,13 +72,11 @@ func TestBudget(t *testing.T) {
 // Those who read get what there is room for, and none of them is cut, however many there are and however slow.
 func TestBudgetOfReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		budget := NewBudget(8 << 20)
 		w, h := observe()
+		cfg := Config{Kind: ROUTER, Handler: h, Budget: NewBudget(8 << 20)}
 		var all []*Conn
 		for range 12 {
-			c, far := pipeConn(t, Config{Kind: ROUTER, Handler: h, Budget: budget})
-			go readSlowly(t.Context(), far, 1<<20/10, 100*time.Millisecond)
-			all = append(all, c)
+			all = append(all, slowConn(t, cfg, 1<<20/10, 100*time.Millisecond))
 		}
 		m := Message{make([]byte, 1<<20)}
 		for round := range 100 {
@@ -102,13 +99,11 @@ func TestBudgetOfReaders(t *testing.T) {
 // Those that take next to nothing, however many, keep the others from nothing for long.
 func TestBudgetOfTricklers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		budget := NewBudget(8 << 20)
 		w, h := observe()
+		cfg := Config{Kind: ROUTER, Handler: h, Budget: NewBudget(8 << 20)}
 		var all []*Conn
 		for range 80 {
-			c, far := pipeConn(t, Config{Kind: ROUTER, Handler: h, Budget: budget})
-			go readSlowly(t.Context(), far, 1, 400*time.Millisecond)
-			all = append(all, c)
+			all = append(all, slowConn(t, cfg, 1, 400*time.Millisecond))
 		}
 		for _, size := range []int{1 << 20, 64 << 10, 4 << 10, 100} {
 			m := Message{make([]byte, size)}
@@ -118,8 +113,7 @@ func TestBudgetOfTricklers(t *testing.T) {
 				}
 			}
 		}
-		good, far := pipeConn(t, Config{Kind: ROUTER, Handler: h, Budget: budget})
-		go readSlowly(t.Context(), far, 64<<10, time.Millisecond)
+		good := slowConn(t, cfg, 64<<10, time.Millisecond)
 		if good.Send(Message{make([]byte, 1000)}) {
 			t.Error("the budget is not used up")
 		}
@@ -142,9 +136,7 @@ func TestBudgetCountsWhatIsUnwritten(t *testing.T) {
 		m := Message{make([]byte, size)}
 		before := heap()
 		for range 4 {
-			c, far := pipeConn(t, Config{Kind: ROUTER, Budget: budget})
-			go readSlowly(t.Context(), far, size/8, time.Second)
-			if !c.Send(m) {
+			if !slowConn(t, Config{Kind: ROUTER, Budget: budget}, size/8, time.Second).Send(m) {
 				t.Error("a message is refused that has room")
 			}
 		}

@@ -26,6 +26,14 @@ func pipeConn(t *testing.T, cfg Config) (*Conn, net.Conn) {
 	return c, far
 }
 
+// slowConn is a connection whose other end reads slowly, until the test ends.
+func slowConn(t *testing.T, cfg Config, n int, every time.Duration) *Conn {
+	t.Helper()
+	c, far := pipeConn(t, cfg)
+	go readSlowly(t.Context(), far, n, every)
+	return c
+}
+
 // readSlowly reads so many bytes of each message at a time, until ctx ends.
 func readSlowly(ctx context.Context, r io.Reader, n int, every time.Duration) {
 	for p := make([]byte, n); ; {

@@ -114,7 +114,13 @@ func (b *balancer) broken() {
 // givesNothingAway demands that the store refuses a free lease since the server may have forgotten who holds it.
 func givesNothingAway(t *testing.T, st *sabledb.Store, session string) {
 	t.Helper()
-	if _, err := claim(t.Context(), st, session); !errors.Is(err, lease.ErrUnavailable) || !strings.Contains(err.Error(), "forgotten") {
+	_, err := claim(t.Context(), st, session)
+	saysForgotten(t, err)
+}
+
+func saysForgotten(t *testing.T, err error) {
+	t.Helper()
+	if !errors.Is(err, lease.ErrUnavailable) || !strings.Contains(err.Error(), "forgotten") {
 		t.Errorf("Acquire: %v, want ErrUnavailable and why", err)
 	}
 }
@@ -136,9 +142,7 @@ func TestRestartBehindTheLook(t *testing.T) {
 	}
 	b.mu.Unlock()
 	_, err := st.Acquire(t.Context(), lease.Expectation{Lease: roleR, Session: me.ID})
-	if !errors.Is(err, lease.ErrUnavailable) || !strings.Contains(err.Error(), "forgotten") {
-		t.Errorf("Acquire: %v, want ErrUnavailable and why", err)
-	}
+	saysForgotten(t, err)
 }
 
 // A call that has read the state before a connection broke does not write that down: the one that noticed it does.
