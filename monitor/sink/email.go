@@ -151,7 +151,7 @@ func (e *email) deliver(ctx context.Context, a alarm) dispatch.Answer {
 	if step, err := e.begin(c); err != nil {
 		return unsent(step, err)
 	}
-	answer := e.send(c, a)
+	answer := e.send(ctx, c, a)
 	if answer.Outcome == dispatch.Done && stop() {
 		_ = conn.SetDeadline(time.Now().Add(farewell))
 		_ = c.Quit()
@@ -226,7 +226,7 @@ func (e *email) begin(c *smtp.Client) (step string, err error) {
 }
 
 // send delivers the mail to all recipients that the server takes.
-func (e *email) send(c *smtp.Client, a alarm) dispatch.Answer {
+func (e *email) send(ctx context.Context, c *smtp.Client, a alarm) dispatch.Answer {
 	if err := c.Mail(e.from.Address); err != nil {
 		return unsent("MAIL", err)
 	}
@@ -251,6 +251,10 @@ func (e *email) send(c *smtp.Client, a alarm) dispatch.Answer {
 	}
 	// Until its end is written, nothing is a mail.
 	if _, err := io.WriteString(w, e.mail(a, time.Now())); err != nil {
+		return unsent("DATA", err)
+	}
+	// The deadline that ends the connection is set by another goroutine, which may be late.
+	if err := ctx.Err(); err != nil {
 		return unsent("DATA", err)
 	}
 	if err := w.Close(); err != nil {
