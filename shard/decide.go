@@ -43,6 +43,8 @@ type Self struct {
 	Address string
 	// RunSeenFor is how long the agent has seen this run of the node's process.
 	RunSeenFor time.Duration
+	// PromotedRun is the run that a plan made the primary; "": none. What that one lacks was decided with the plan.
+	PromotedRun string
 	// NoShardFor is how long the agent has seen that there is no such shard.
 	NoShardFor time.Duration
 	// DiscardData: an operator said that whatever the node holds may be lost.
@@ -181,7 +183,7 @@ func (me Self) hasUnreportedFollowers(v View) bool {
 func decideAsPrimary(v View, me Self) Decision {
 	d := decideBySavedState(v, me)
 	s, saved := me.State, me.Saved
-	interrupted := s.Run != "" && s.Run != saved.Run && !(saved.Run == "" && me.Holding)
+	interrupted := s.Run != "" && s.Run != saved.Run && s.Run != me.PromotedRun && !(saved.Run == "" && me.Holding)
 	if d.Assignment != AssignLead && d.Assignment != AssignResume || !interrupted {
 		return d
 	}

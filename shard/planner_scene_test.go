@@ -127,6 +127,8 @@ func (s *scene) stand(words []string) {
 			me.DiscardData = true
 		case "restarted":
 			me.State.Run = "2"
+		case "promoted":
+			me.PromotedRun = me.State.Run
 		case "no-memory":
 			me.Saved = SavedState{}
 		case "for":

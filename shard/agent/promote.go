@@ -44,6 +44,7 @@ func (r *reconciler) promote(ctx context.Context, c shard.Command, plan shard.Pl
 		return shard.RowUpdate{Row: row}, err
 	}, func(row shard.Row) bool { return row.Primary == r.id && row.PrimaryEpoch == c.Epoch })
 	if err == nil {
+		r.runInLoop(func() { r.promotedRun = n.Run }) // before the command ends, and the decision counts again
 		r.callHookAfter(call)
 	}
 	return err

@@ -34,7 +34,9 @@ type reconciler struct {
 	// unwritable is why the node could not write for T, once it was given up for that.
 	unwritable string
 	// trustEnded: trust ended with the node open, and it was not opened again since.
-	trustEnded  bool
+	trustEnded bool
+	// promotedRun is the run of the node's process that a plan made the primary. The data folder says so later, or never on a full disk.
+	promotedRun string
 	pausedBy    int64 // epoch of the plan that paused writes; 0: none
 	obeyedEpoch int64 // the highest epoch whose command was carried out, and when
 	obeyedAt    time.Duration
@@ -112,7 +114,7 @@ func (r *reconciler) self(now time.Duration) shard.Self {
 	if m.Lineage.ID == "" {
 		m = shard.SavedState{} // nothing is known of what the node had
 	}
-	return shard.Self{ID: r.id, State: r.probe.state, Saved: m, Holding: r.isTrusted(), Address: r.cfg.Private,
+	return shard.Self{ID: r.id, State: r.probe.state, Saved: m, Holding: r.isTrusted(), Address: r.cfg.Private, PromotedRun: r.promotedRun,
 		NoShardFor: now - r.view.noShardSince, RunSeenFor: now - max(r.startedAt, r.probe.restarted), DiscardData: r.cfg.DiscardData}
 }
 
