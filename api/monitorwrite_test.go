@@ -65,7 +65,7 @@ func TestPauseAndResume(t *testing.T) {
 	}
 	g.pass(time.Minute)
 	if s = g.source("web", "w1"); s.State != string(monitor.Up) || s.Alarm != "" {
-		t.Errorf("a source of a paused event was judged: %+v", s)
+		t.Errorf("a source of a paused check was judged: %+v", s)
 	}
 	g.do("POST", "/v1/checks/web/resume", "").want(200, "")
 	if e := g.look().Checks[0]; e.Paused {

@@ -23,7 +23,7 @@ func TestOldNames(t *testing.T) {
 			t.Errorf("%s %s: %s", c.method, c.path, a.Body)
 		}
 	}
-	q.do("GET", "/v1/queues/orders/batches/9", "").want(404, "no_batch")
+	q.do("GET", "/v1/queues/orders/batches/9", "").want(404, "no_message")
 
 	m := newMonitorRig(t, every("web"))
 	for _, c := range []struct{ method, path, body, want string }{

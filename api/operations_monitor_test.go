@@ -49,7 +49,7 @@ var operationsOfMonitor = map[string]operation{
 		answers:     []reply{{200, "What changed", apitype.ConfigurationChange{}, ""}},
 		errors:      usual + " 400 404 413",
 	},
-	"POST /v1/checks/{check}/pause":            monitorAction("pauseCheck", "Pause a check", "Sources of a paused event raise no alarms. When it is resumed each has a whole limit to show itself."),
+	"POST /v1/checks/{check}/pause":            monitorAction("pauseCheck", "Pause a check", "Sources of a paused check raise no alarms. When it is resumed each has a whole limit to show itself."),
 	"POST /v1/sources/{check}/{source}/pause":  monitorAction("pauseSource", "Pause a source", "A paused source raises no alarm, for for_ms or until it is resumed; then it has a whole limit to show itself."),
 	"POST /v1/checks/{check}/resume":           monitorAction("resumeCheck", "Resume a check", "Each of its sources has a whole limit to show itself."),
 	"POST /v1/sources/{check}/{source}/resume": monitorAction("resumeSource", "Resume a source", "It has a whole limit to show itself."),

@@ -556,7 +556,7 @@ var operationsOfParts = map[string]operation{
 		description: "Server-sent events named cache. Nothing is kept: a reader that is slow misses some, and is told how many.",
 		params: []param{
 			{name: "prefix", about: "Only keys that begin with it"},
-			{name: "state", schema: `{"type": "boolean", "default": false}`, about: "Also a checkd state every second, with all that the page shows but the keys; its form may change."},
+			{name: "state", schema: `{"type": "boolean", "default": false}`, about: "Also an event named state every second, with all that the page shows but the keys; its form may change."},
 		},
 		answers: []reply{{200, "The stream; a comment every 15 s says that the server is there", nil, `{"content": {"text/event-stream": {"schema": {"$ref": "#/components/schemas/CacheEvent"}}}}`}},
 		errors:  "400 401 403 429",

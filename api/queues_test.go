@@ -324,8 +324,8 @@ func TestListMessages(t *testing.T) {
 		g.do("GET", "/v1/queues/orders/messages?"+query, "").want(400, "invalid")
 	}
 	g.do("GET", "/v1/queues/parcels/messages", "").want(404, "no_queue")
-	g.do("GET", "/v1/queues/orders/messages/nothing", "").want(404, "no_batch")
-	g.do("GET", "/v1/queues/orders/messages/nothing/payload", "").want(404, "no_batch")
+	g.do("GET", "/v1/queues/orders/messages/nothing", "").want(404, "no_message")
+	g.do("GET", "/v1/queues/orders/messages/nothing/payload", "").want(404, "no_message")
 	g.do("GET", "/v1/queues/orders/messages/"+strings.Repeat("x", 201), "").want(400, "invalid")
 }
 
@@ -361,7 +361,7 @@ func TestActions(t *testing.T) {
 		t.Errorf("b1 is %s", got)
 	}
 	do("b1", "skip", `{"i_know":true}`).want(400, "invalid")
-	do("nothing", "retry", "").want(404, "no_batch")
+	do("nothing", "retry", "").want(404, "no_message")
 	do("a0", "explode", "").want(404, "no_route")
 	do("a0", "cancel", `{"by":" x"}`).want(400, "invalid")
 	do("a0", "cancel", `{"who":"x"}`).want(400, "invalid")
@@ -429,7 +429,7 @@ func TestOddNames(t *testing.T) {
 		t.Errorf("of a key: %+v", page.Messages)
 	}
 	g.do("POST", "/v1/queues/orders/messages/b%C2%A0c0/skip", "").want(200, "")
-	g.do("GET", "/v1/queues/orders/messages/none%C2%A0", "").want(404, "no_batch")
+	g.do("GET", "/v1/queues/orders/messages/none%C2%A0", "").want(404, "no_message")
 }
 
 // brokenDesk fails as it is told, and counts who asks.

@@ -77,7 +77,7 @@ func TestQueues(t *testing.T) {
 		t.Errorf("the next page: %+v, %v", list, err)
 	}
 	_, err = c.Message(ctx, "orders", "nothing")
-	wantCode(t, err, "no_batch")
+	wantCode(t, err, "no_message")
 	if _, err := c.Add(ctx, "orders", apitype.NewMessage{Key: "dots", ID: ".."}); err != nil {
 		t.Fatal(err)
 	}
