@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -96,8 +97,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("%w: a dispatcher needs a keeper, claims, a queue and a target", lease.ErrInvalid)
 	case c.Concurrency < 1 || c.Concurrency > claim.MaxKeys:
 		return fmt.Errorf("%w: %d submissions at once; use 1 to %d", lease.ErrInvalid, c.Concurrency, claim.MaxKeys)
-	case c.Rate < 0 || c.MaxKeys < 1 || c.Streak < 1 || c.SubmitTimeout <= 0 || c.PollInterval <= 0 || c.UndecidedAfter < 0 || c.StopGrace < 0:
-		return fmt.Errorf("%w: rate, max keys, streak, submit timeout, poll interval, undecided after and stop grace cannot be negative", lease.ErrInvalid)
+	case !(c.Rate >= 0) || math.IsInf(c.Rate, 1) || c.MaxKeys < 1 || c.Streak < 1 || c.SubmitTimeout <= 0 || c.PollInterval <= 0 || c.UndecidedAfter < 0 || c.StopGrace < 0:
+		return fmt.Errorf("%w: rate, max keys, streak, submit timeout, poll interval, undecided after and stop grace must be numbers, and cannot be negative", lease.ErrInvalid)
 	case c.OnFailure != OnFailureDefault && c.OnFailure != OnFailureBlock && c.OnFailure != OnFailureSkip && c.OnFailure != OnFailureRetry:
 		return fmt.Errorf("%w: on failure %q: use block, skip or retry", lease.ErrInvalid, c.OnFailure)
 	case c.Keeper.Timing() != c.Windows.Timing():
@@ -110,12 +111,12 @@ func (c Config) Validate() error {
 	if err := c.Retry.Validate(); err != nil {
 		return err
 	}
-	return c.Windows.Validate(c.SubmitTimeout + startSlack)
+	return c.Windows.Validate(c.SubmitTimeout + StartSlack)
 }
 
-// startSlack is what may pass between the start of a step in the store and the moment
+// StartSlack, 2 s, is what may pass between the start of a step in the store and the moment
 // at which its submission is sent.
-const startSlack = 2 * time.Second
+const StartSlack = 2 * time.Second
 
 func (c Config) rule() Rule {
 	return Rule{Semantics: c.Target.Semantics(), OnFailure: c.OnFailure, Retry: c.Retry}

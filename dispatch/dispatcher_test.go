@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -605,6 +606,7 @@ func TestConfig(t *testing.T) {
 			"shorter than the first": func(c *dispatch.Config) { c.Windows.Second = time.Second },
 			"asked about 0 messages": func(c *dispatch.Config) { c.Target = &target{semantics: dispatch.Semantics{HasStatus: true}} },
 			"cannot be negative":     func(c *dispatch.Config) { c.Rate = -1 },
+			"must be numbers":        func(c *dispatch.Config) { c.Rate = math.NaN() },
 			"pauses of -1s":          func(c *dispatch.Config) { c.Retry.Initial = -time.Second },
 		} {
 			c := good

@@ -109,7 +109,7 @@ func (c *Check) inMaintenance(wall time.Time) bool {
 	return !start.IsZero() && wall.Before(start.Add(c.MaintenanceFor))
 }
 
-// lastMaintenance is when the last window was opened, zero for never.
+// lastMaintenance is when the last window was opened, zero for not within twice MaxInterval.
 func (c *Check) lastMaintenance(wall time.Time) time.Time {
 	if c.Maintenance == "" {
 		return time.Time{}
@@ -118,22 +118,7 @@ func (c *Check) lastMaintenance(wall time.Time) time.Time {
 	if err != nil {
 		return time.Time{} // Validate refuses it
 	}
-	return lastTime(s, wall)
-}
-
-// lastTime is the latest time of a schedule that is not after t; zero when there is none within MaxInterval before it.
-func lastTime(s schedule.Schedule, t time.Time) time.Time {
-	for back := time.Minute; back < 2*MaxInterval; back *= 2 {
-		at := s.Next(t.Add(-back))
-		if at.IsZero() || at.After(t) {
-			continue // look back further
-		}
-		for next := s.Next(at); !next.IsZero() && !next.After(t); next = s.Next(next) {
-			at = next
-		}
-		return at
-	}
-	return time.Time{}
+	return s.Last(wall.Add(-2*MaxInterval), wall)
 }
 
 // parentOf is the source that another one depends on.

@@ -3,8 +3,6 @@ package monitor
 import (
 	"testing"
 	"time"
-
-	"github.com/understudy-ha/understudy/schedule"
 )
 
 // TestMaintenance: no alarm in a window, and a whole limit after it.
@@ -178,33 +176,5 @@ func TestRetireAfterResume(t *testing.T) {
 		ExpectedFrom: now.Add(-time.Hour), Path: PathStatus{LastSeen: now, TrustFor: time.Second}}
 	if v := c.Evaluate(f); v.Transition != NoTransition || v.Due != now.Add(16*time.Hour+time.Minute) {
 		t.Errorf("an hour after it was resumed: %+v, due in %v", v, v.Due.Sub(now))
-	}
-}
-
-func TestScheduleLast(t *testing.T) {
-	at := func(s string) time.Time {
-		out, err := time.Parse(time.RFC3339, s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return out
-	}
-	for _, c := range []struct{ schedule, t, want string }{
-		{"* * * * *", "2026-11-21T10:00:30Z", "2026-11-21T10:00:00Z"},
-		{"* * * * *", "2026-11-21T10:00:00Z", "2026-11-21T10:00:00Z"},
-		{"0 2 * * 6", "2026-11-21T02:00:00Z", "2026-11-21T02:00:00Z"},
-		{"0 2 * * 6", "2026-11-21T01:59:59Z", "2026-11-14T02:00:00Z"},
-		{"* 2 * * *", "2026-11-21T13:00:00Z", "2026-11-21T02:59:00Z"},
-		{"TZ=Europe/Berlin 30 2 29 3 *", "2026-11-21T00:00:00Z", "2026-03-29T01:00:00Z"}, // it comes at the jump
-		{"0 0 29 2 *", "2026-11-21T00:00:00Z", ""},
-	} {
-		s, err := schedule.ParseCrontab(c.schedule)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := lastTime(s, at(c.t))
-		if c.want == "" && !got.IsZero() || c.want != "" && !got.Equal(at(c.want)) {
-			t.Errorf("%s before %s: %v, want %s", c.schedule, c.t, got, c.want)
-		}
 	}
 }

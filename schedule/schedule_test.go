@@ -96,8 +96,23 @@ func TestLast(t *testing.T) {
 			}
 		}
 	}
-	daily, _ := Parse("@daily")
-	if got, want := daily.Last(at(t, "1900-01-01T00:00:00Z"), at(t, "2026-11-21T10:00:00Z")), at(t, "2026-11-21T00:00:00Z"); !got.Equal(want) {
-		t.Errorf("the last within 126 years is %v, want %v", got, want)
+	for _, c := range []struct{ text, after, until, want string }{
+		{"@daily", "1900-01-01T00:00:00Z", "2026-11-21T10:00:00Z", "2026-11-21T00:00:00Z"},
+		{"0 2 * * 6", "2025-01-01T00:00:00Z", "2026-11-21T01:59:59Z", "2026-11-14T02:00:00Z"},
+		{"* 2 * * *", "2025-01-01T00:00:00Z", "2026-11-21T13:00:00Z", "2026-11-21T02:59:00Z"},
+		{"TZ=Europe/Berlin 30 2 29 3 *", "2025-01-01T00:00:00Z", "2026-11-21T00:00:00Z", "2026-03-29T01:00:00Z"}, // it comes at the jump
+		{"0 0 29 2 *", "2024-09-12T00:00:00Z", "2026-11-21T00:00:00Z", ""},
+	} {
+		s, err := Parse(c.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := time.Time{}
+		if c.want != "" {
+			want = at(t, c.want)
+		}
+		if got := s.Last(at(t, c.after), at(t, c.until)); !got.Equal(want) {
+			t.Errorf("%s between %s and %s: %v, want %v", c.text, c.after, c.until, got, want)
+		}
 	}
 }

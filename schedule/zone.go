@@ -8,7 +8,7 @@ import (
 
 func zone(key, name string) (*time.Location, error) {
 	if key != "TZ" && key != "CRON_TZ" {
-		return nil, fmt.Errorf("%q before the fields; only TZ=Zone can stand there", key+"=")
+		return nil, fmt.Errorf("%q before the fields; only TZ=Zone can be there", key+"=")
 	}
 	if name == "" || name == "Local" {
 		return nil, errors.New(`a time zone is missing; write one like TZ=Europe/Berlin`)

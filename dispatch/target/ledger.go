@@ -34,7 +34,7 @@ func refuseBatch(a dispatch.Assignment) (dispatch.Answer, bool) {
 // refuseID answers the question about a batch that cannot be at a ledger: it was never sent, and would spoil the
 // question about others.
 func refuseID(a dispatch.Assignment) (dispatch.Answer, bool) {
-	return dispatch.Answer{Outcome: dispatch.InvalidMessage, Detail: "its id is no header signature"}, !sawtooth.ValidID(a.ID)
+	return dispatch.Answer{Outcome: dispatch.InvalidMessage, Detail: "its id is not a header signature"}, !sawtooth.ValidID(a.ID)
 }
 
 // classifyLedger reads the answer to a submission. readError tells what the ledger's own error says, and its outcome if

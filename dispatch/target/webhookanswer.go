@@ -167,7 +167,7 @@ func statusMember(body []byte) (dispatch.Outcome, string) {
 		Message string `json:"message"`
 	}
 	if err := json.Unmarshal(body, &status); err != nil {
-		return dispatch.Uncertain, "its status is no JSON object: " + untrusted.Words(err.Error())
+		return dispatch.Uncertain, "its status is not a JSON object: " + untrusted.Words(err.Error())
 	}
 	outcome := statusOutcome(status.Status)
 	if outcome == dispatch.Uncertain {

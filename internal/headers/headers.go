@@ -15,7 +15,7 @@ func Check(h http.Header, own func(name string) bool) error {
 	seen := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(h)) {
 		if name == "" || strings.ContainsFunc(name, notInName) {
-			return fmt.Errorf("%.100q is no name of a header; use letters, digits and -, as in X-Api-Key", name)
+			return fmt.Errorf("%.100q is not a valid header name; use letters, digits and -, as in X-Api-Key", name)
 		}
 		canonical := textproto.CanonicalMIMEHeaderKey(name)
 		if other, twice := seen[canonical]; twice {

@@ -124,9 +124,6 @@ func (q *Queue) Check() error {
 	return nil
 }
 
-// dispatchSlack is what a dispatcher adds to the deadline of a submission; see dispatch.Config.
-const dispatchSlack = 2 * time.Second
-
 // checkDelivery refuses here what a dispatcher would refuse, before any is made.
 func (q *Queue) checkDelivery() error {
 	switch failure := dispatch.OnFailure(q.OnFailure); {
@@ -144,7 +141,7 @@ func (q *Queue) checkDelivery() error {
 	if err := q.RetryPolicy().Validate(); err != nil {
 		return err
 	}
-	return q.Windows().Validate(q.Deadline() + dispatchSlack)
+	return q.Windows().Validate(q.Deadline() + dispatch.StartSlack)
 }
 
 func (f *Front) check() error {

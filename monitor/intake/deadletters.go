@@ -13,7 +13,7 @@ type Cause string
 
 // Causes, all there are.
 const (
-	Syntax     Cause = "syntax"        // it is no JSON
+	Syntax     Cause = "syntax"        // it is not JSON
 	Kind       Cause = "kind"          // it is JSON, but neither a beat nor a VES event
 	NoEvent    Cause = "no_event"      // the event's name is missing
 	NoSource   Cause = "no_source"     // the source's name is missing

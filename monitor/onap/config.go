@@ -89,16 +89,16 @@ func object(data []byte) (map[string]any, error) {
 	var value any
 	if err := dec.Decode(&value); err != nil {
 		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
-			return nil, fmt.Errorf("is no JSON: it is wrong at byte %d", syntax.Offset)
+			return nil, fmt.Errorf("is not valid JSON: it is wrong at byte %d", syntax.Offset)
 		}
-		return nil, errors.New("is no JSON: it ends too early")
+		return nil, errors.New("is not valid JSON: it ends too early")
 	}
 	if _, err := dec.Token(); err != io.EOF {
 		return nil, errors.New("has something after its end")
 	}
 	o, ok := value.(map[string]any)
 	if !ok {
-		return nil, errors.New("is no JSON object")
+		return nil, errors.New("is not a JSON object")
 	}
 	return o, nil
 }
@@ -182,7 +182,7 @@ func (p *parser) database(t *table) (Database, time.Duration) {
 	allowed := t.text("CBS_polling_allowed")
 	if !strings.EqualFold(allowed, "true") {
 		if allowed != "" && !strings.EqualFold(allowed, "false") {
-			p.warn("CBS_polling_allowed is neither True nor False; the configuration is not fetched anew")
+			p.warn("CBS_polling_allowed is neither True nor False; the configuration is not fetched again")
 		}
 		t.text("CBS_polling_interval")
 		return d, 0
@@ -214,7 +214,7 @@ func (p *parser) topic(t *table, streams, name string) string {
 	}
 	// The URL may hold a password, and so may what url.Parse says of it.
 	if u, err := url.Parse(topic); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		p.fail("%s.%s.dmaap_info.topic_url is no http or https URL", streams, name)
+		p.fail("%s.%s.dmaap_info.topic_url is not an http or https URL", streams, name)
 	}
 	return topic
 }

@@ -29,7 +29,7 @@ func (p *parser) events(t *table) []monitor.Check {
 	config := t.table(name)
 	list, ok := config.take("vnfs").([]any)
 	if !ok || len(list) == 0 {
-		p.fail("%s.vnfs is no list with entries", name)
+		p.fail("%s.vnfs is not a list with entries", name)
 		return nil
 	}
 	config.rest()
@@ -39,12 +39,12 @@ func (p *parser) events(t *table) []monitor.Check {
 		where := fmt.Sprintf("%s.vnfs[%d]", name, i)
 		values, ok := item.(map[string]any)
 		if !ok {
-			p.fail("%s is no object", where)
+			p.fail("%s is not an object", where)
 			return nil
 		}
 		e := p.event(p.table(where, values))
 		if before, twice := at[e.Name]; twice {
-			p.fail("%s: event name %q stands already at %s.vnfs[%d]", where, e.Name, name, before)
+			p.fail("%s: event name %q appears already at %s.vnfs[%d]", where, e.Name, name, before)
 		}
 		at[e.Name] = i
 		out = append(out, e)
@@ -119,7 +119,7 @@ func (t *table) table(name string) *table {
 	value := t.take(name)
 	values, ok := value.(map[string]any)
 	if value != nil && !ok {
-		t.p.fail("%s is no object", t.path(name))
+		t.p.fail("%s is not an object", t.path(name))
 	}
 	return t.p.table(t.path(name), values)
 }
@@ -136,7 +136,7 @@ func (t *table) text(name string) string {
 	case bool:
 		return strconv.FormatBool(v)
 	}
-	t.p.fail("%s is no text", t.path(name))
+	t.p.fail("%s is not a text", t.path(name))
 	return ""
 }
 
@@ -152,7 +152,7 @@ func (t *table) number(name string, least, most int64) int64 {
 		n, err = int64(f), nil // 3e1, 30.0
 	}
 	if err != nil || n < least || n > most {
-		t.p.fail("%s is no whole number from %d to %d", t.path(name), least, most)
+		t.p.fail("%s is not a whole number from %d to %d", t.path(name), least, most)
 		return least
 	}
 	return n

@@ -257,7 +257,7 @@ func (f *Fetcher) once(ctx context.Context, client *http.Client, at string) ([]b
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
 	if err != nil {
-		return nil, errors.New("CONFIG_BINDING_SERVICE is no host name")
+		return nil, errors.New("CONFIG_BINDING_SERVICE is not a valid host name")
 	}
 	resp, err := client.Do(req)
 	if err != nil {

@@ -61,7 +61,7 @@ func (c *AlertmanagerConfig) validate() error {
 			return err
 		}
 		if seen[u] {
-			return fmt.Errorf("the URL of %s stands twice", host(u))
+			return fmt.Errorf("the URL of %s appears twice", host(u))
 		}
 		seen[u] = true
 	}

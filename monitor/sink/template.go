@@ -57,7 +57,7 @@ func newBody(name, text, contentType string, status monitor.Transition) (*body, 
 }
 
 // errNoJSON: what a template made is no JSON, most often for a name with a quote in it.
-var errNoJSON = errors.New("what it makes is no JSON; write {{json .Source}}, without quotes, and the like, or set another content type")
+var errNoJSON = errors.New("what it makes is not valid JSON; write {{json .Source}}, without quotes, and the like, or set another content type")
 
 // render returns nil when there is nothing to send.
 func (b *body) render(m monitor.AlarmMessage) ([]byte, error) {
@@ -101,7 +101,7 @@ func toTime(v any, layout ...string) (string, error) {
 			at = *v
 		}
 	default:
-		return "", fmt.Errorf("%T is no time", v)
+		return "", fmt.Errorf("%T is not a time", v)
 	}
 	switch {
 	case len(layout) > 1:
