@@ -157,6 +157,9 @@ func TestShardIsShown(t *testing.T) {
 	if n := v.Nodes[1]; n.Lag != 10 || !n.InStep || n.LinkUp == nil || !*n.LinkUp || !n.AgentLives || n.Primary {
 		t.Errorf("the replica is shown as %+v", n)
 	}
+	if v.Successor != nodeID(2) || v.NoSuccessor != "" {
+		t.Errorf("the successor of two equal replicas is %q (%s)", v.Successor, v.NoSuccessor)
+	}
 	var at apitype.ShardPrimary
 	a := g.do("GET", "/v1/shards/orders/primary", "")
 	a.into(&at)
@@ -169,6 +172,23 @@ func TestShardIsShown(t *testing.T) {
 	}
 	g.do("GET", "/v1/shards/orders/requests/x", "").want(404, "not_found")
 	g.do("GET", "/v1/shards/orders/primary?wait=2m", "").want(400, "invalid")
+}
+
+// TestSuccessorIsShown: it is the one that the agents would promote, not the one with the highest number.
+func TestSuccessorIsShown(t *testing.T) {
+	g := newShardRig(t)
+	g.decide(func(r *shard.Row) { r.Lineages = []shard.Lineage{{ID: "old", End: 80}, {ID: "l"}} })
+	g.report("orders", 2, func(r *shard.Record) { r.Lineage.ID, r.Txn = "old", 95 })
+	if v := g.show(); v.Successor != nodeID(3) {
+		t.Errorf("beside a replica that has diverged, the successor is %q (%s)", v.Successor, v.NoSuccessor)
+	}
+	g.report("orders", 3, func(r *shard.Record) { r.Priority = 0 })
+	if v := g.show(); v.Successor != "" || !strings.Contains(v.NoSuccessor, "it has diverged") || !strings.Contains(v.NoSuccessor, "its priority is 0") || !strings.Contains(v.NoSuccessor, "--to NODE --force") {
+		t.Errorf("without a successor: %q, %s", v.Successor, v.NoSuccessor)
+	}
+	if v := ViewShard(shard.View{Row: shard.Row{Name: "new"}}); v.Successor != "" || v.NoSuccessor != `shard "new" has no primary yet` {
+		t.Errorf("without a primary: %q, %s", v.Successor, v.NoSuccessor)
+	}
 }
 
 func TestShardsAreListed(t *testing.T) {

@@ -13,6 +13,7 @@ func ViewShard(v shard.View) apitype.Shard {
 		Name: v.Row.Name, Health: string(next.Finding.Health), Reason: next.Finding.Why, Epoch: v.Row.PrimaryEpoch,
 		Paused: viewPause(v.Row.Paused), Request: viewShardRequest(v.Row.Request), Plan: viewPlan(v.Row.Plan), Last: viewPlan(v.Row.Last), Nodes: []apitype.ShardNode{},
 	}
+	out.Successor, out.NoSuccessor = v.Successor(v.Row.Primary)
 	if v.Row.Plan == nil && v.Row.Request == nil {
 		out.Blocked = next.Blocked
 	}

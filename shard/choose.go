@@ -72,11 +72,17 @@ func choosePrimary(v View, c choice) (best string, unfit []Unfit) {
 	}).ID, unfit
 }
 
-// HasSuccessor reports whether a replica could take the place of the primary. Whether a planner would do so now is not asked: a
-// pause, its policy (MaxLag, FlapLimit), a failover that failed a moment ago.
-func (v View) HasSuccessor(primary string) bool {
-	best, _ := choosePrimary(v, choice{from: primary})
-	return best != ""
+// Successor returns the replica that would take the place of the primary, or why there is none, and what to do. Whether a planner would do so now
+// is not asked: a pause, its policy (MaxLag, FlapLimit), a failover that failed a moment ago.
+func (v View) Successor(primary string) (best, none string) {
+	if primary == "" {
+		return "", fmt.Sprintf("shard %q has no primary yet", v.Row.Name)
+	}
+	best, unfit := choosePrimary(v, choice{from: primary})
+	if best == "" {
+		none = explainNoCandidate(v.Row.Name, unfit)
+	}
+	return best, none
 }
 
 // LaterBetterCandidate returns why the choice no longer holds, "" if it does: another node left the old primary after

@@ -12,12 +12,15 @@ type Shard struct {
 	Reason  string        `json:"reason"`                                                 // for the health
 	// Blocked is why a primary that has failed is not replaced, and what to do. An agent with a limit on the lag may have
 	// other reasons; its log says which.
-	Blocked string             `json:"blocked,omitempty"`
-	Epoch   int64              `json:"epoch"`
-	Paused  *ShardPause        `json:"paused,omitempty"`
-	Request *ShardRequestAsked `json:"request,omitempty"` // that no agent has started on
-	Plan    *ShardPlan         `json:"plan,omitempty"`    // under way
-	Last    *ShardPlan         `json:"last,omitempty"`    // the latest that has ended
+	Blocked string `json:"blocked,omitempty"`
+	// Successor is the node id of the replica that would be promoted now; without one NoSuccessor is why, and what to do.
+	Successor   string             `json:"successor,omitempty"`
+	NoSuccessor string             `json:"no_successor,omitempty"`
+	Epoch       int64              `json:"epoch"`
+	Paused      *ShardPause        `json:"paused,omitempty"`
+	Request     *ShardRequestAsked `json:"request,omitempty"` // that no agent has started on
+	Plan        *ShardPlan         `json:"plan,omitempty"`    // under way
+	Last        *ShardPlan         `json:"last,omitempty"`    // the latest that has ended
 	// Holder is the agent that holds the shard's lease, under Term, for another LeftMS.
 	Holder string      `json:"holder,omitempty"`
 	Term   int64       `json:"term,omitempty"`

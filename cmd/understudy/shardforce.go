@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/api/client"
@@ -19,9 +20,9 @@ func (a *app) checkLoss(ctx context.Context, name, to string, allowed int64) err
 		if err != nil {
 			return unknownShard(name, err)
 		}
-		f, ok := forcedLossOf(s.Shard, to)
-		if !ok || allowed >= f.lost {
-			return nil // who is named, and whether there is one, the agents decide
+		f, ok, err := forcedLossOf(s.Shard, to)
+		if err != nil || !ok || allowed >= f.lost {
+			return err // a node that is not there, the server refuses
 		}
 		return fmt.Errorf("%w: %s", shard.ErrFailed, f.text(s.Shard, to))
 	}))
@@ -33,13 +34,17 @@ type forcedLoss struct {
 	lost         int64
 }
 
-// forcedLossOf is about the node that an operator named, or else the one that the agents would choose. It is false when
-// there is none.
-func forcedLossOf(s apitype.Shard, to string) (f forcedLoss, ok bool) {
+// forcedLossOf is about the node that an operator named, or else the one that the agents would choose: which that is, the
+// server says. ok is false when there is no node of the name.
+func forcedLossOf(s apitype.Shard, to string) (f forcedLoss, ok bool, err error) {
+	chosen := cmp.Or(to, s.Successor)
+	if chosen == "" {
+		return f, false, fmt.Errorf("%w: %s", shard.ErrFailed,
+			cmp.Or(s.NoSuccessor, "the server is of an earlier version, and does not say which replica would be promoted; upgrade it, or name one: --to NODE"))
+	}
 	for _, n := range s.Nodes {
-		named := n.ID == to || n.Address == to || n.Private == to && to != "" || len(to) >= 4 && len(n.ID) >= len(to) && n.ID[:len(to)] == to
-		best := to == "" && !n.Primary && n.Member && n.AgentLives && (!ok || comparePromotable(n, f.chosen) > 0)
-		if named && !ok || best { // of two with one address the agents take the first, too
+		named := n.ID == chosen || n.Address == chosen || n.Private == chosen || len(chosen) >= 4 && strings.HasPrefix(n.ID, chosen)
+		if named && !ok { // of two with one address the agents take the first, too
 			f.chosen, ok = n, true
 		}
 	}
@@ -49,22 +54,7 @@ func forcedLossOf(s apitype.Shard, to string) (f forcedLoss, ok bool) {
 			f.most, f.lost = n, lost
 		}
 	}
-	return f, ok
-}
-
-// comparePromotable is positive when the agents would rather promote a than b. What they would not promote unless it is
-// named comes last.
-func comparePromotable(a, b apitype.ShardNode) int {
-	rank := func(n apitype.ShardNode) int {
-		switch {
-		case n.Condition != string(shard.Up) || n.Priority == 0 || n.Syncing:
-			return 0
-		case !n.InStep: // all of them, after the primary came back with other data
-			return 1
-		}
-		return 2
-	}
-	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Txn, b.Txn), cmp.Compare(a.Priority, b.Priority))
+	return f, ok, nil
 }
 
 // lossOf is how many transactions of a node would be lost if chosen became the primary. A node that an operator names may

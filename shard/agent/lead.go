@@ -60,7 +60,7 @@ func (r *reconciler) giveUpUnwritable(now time.Duration) bool {
 		r.unwritable = why
 	}
 	// While failover is paused no other would be started: the shard would stay closed until somebody resumes it.
-	if r.view.Row.Paused != nil || !r.view.HasSuccessor(r.id) {
+	if best, _ := r.view.Successor(r.id); r.view.Row.Paused != nil || best == "" {
 		r.unwritable = "" // a primary that can only be read is better than none
 		return false
 	}

@@ -84,7 +84,7 @@ func (s *shutdown) isDone(now time.Duration) bool {
 	case s.busy[workHandOver] || row.Request != nil || row.Plan != nil:
 		return false
 	case s.request == "" && s.view.isPrimary():
-		if s.view.HasSuccessor(s.id) {
+		if best, _ := s.view.Successor(s.id); best != "" {
 			s.requestHandOver()
 			return false
 		}
