@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -50,11 +51,26 @@ func TestFollowsANodeOutsideTheShard(t *testing.T) {
 	})
 }
 
+// What the record says of a primary that nothing ends when it hangs, its agent's status says, too.
+func TestUnwatchedPrimary(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, func(cfg *agent.Config) {
+			cfg.Adopt = func(int) (shard.Process, error) { return nil, errors.New("not permitted") }
+		})
+		c.world.FenceDelay = 0
+		a := c.up().hosts[0]
+		time.Sleep(timeout)
+		r, _ := c.view().Node(a.id())
+		if s := a.agent.Status(); !strings.Contains(r.Trouble, "if it hangs, it stays so: not permitted") || s.Trouble != r.Trouble {
+			t.Errorf("the record says %q, the status %q", r.Trouble, s.Trouble)
+		}
+	})
+}
+
 func TestFailoverOnDeath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil).up()
-		a, b := c.hosts[0], c.hosts[1]
-		_ = b
+		a := c.hosts[0]
 		last, err := a.node.Write()
 		if err != nil {
 			t.Fatal(err)

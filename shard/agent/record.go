@@ -15,7 +15,7 @@ func (a *Agent) record(now time.Duration) shard.Record {
 	saved := a.folder.state()
 	r := shard.Record{
 		Shard: a.cfg.Shard, ID: a.id, Address: a.cfg.Private, Announced: a.cfg.Announced,
-		Role: n.Role, Txn: n.Txn, Condition: a.probe.condition, Trouble: lease.TruncateReason(cmp.Or(a.probe.accessProblem, a.probe.unanswered, a.report.troubles(), a.process.trouble(), a.probe.warning)),
+		Role: n.Role, Txn: n.Txn, Condition: a.probe.condition, Trouble: lease.TruncateReason(a.trouble("")),
 		Lineage: n.Lineage, Before: n.Before, Synced: saved.HasAllData(n), Fence: cmp.Or(a.probe.announcedFence, n.Fence), Armed: a.arm.armed,
 		Priority: *a.cfg.Priority, Epoch: a.knownEpoch(a.view.Row),
 		Results: slices.Clone(a.inbox.results), Instance: a.instance.ID, Agent: a.cfg.AgentAddress, Sentinel: a.cfg.SentinelAddress,

@@ -78,13 +78,18 @@ func (a *Agent) Shards() []shard.View {
 	return nil
 }
 
+// trouble is what an operator should know first about the node. refusal is why the store does not take its record, "" within
+// that record.
+func (a *Agent) trouble(refusal string) string {
+	return cmp.Or(a.probe.accessProblem, refusal, a.probe.unanswered, a.report.troubles(), a.process.trouble(), a.probe.warning)
+}
+
 // publish shows others what the loop knows.
 func (a *Agent) publish() {
-	trouble := cmp.Or(a.probe.accessProblem, a.report.refusal, a.probe.unanswered, a.report.troubles(), a.probe.warning)
 	a.board.put(shard.Status{
 		View: a.view.View, Finding: a.orchestrate.action.Finding, Blocked: a.orchestrate.action.Blocked,
 		State: a.probe.state, Condition: a.probe.condition, Assignment: a.reconcile.decision.Assignment,
-		Holding: a.reconcile.isTrusted(), Epoch: a.knownEpoch(a.view.Row), Trouble: trouble,
+		Holding: a.reconcile.isTrusted(), Epoch: a.knownEpoch(a.view.Row), Trouble: a.trouble(a.report.refusal),
 		Registered: a.report.registered, Stats: a.stats,
 	}, a.report.failing, a.promises.givenUntil)
 }
