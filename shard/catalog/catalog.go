@@ -81,6 +81,8 @@ type Catalog struct {
 	failed  error         // of the latest call; nil if it succeeded
 	woken   map[string]struct{}
 	all     bool // everything may have changed
+
+	full bool // the latest complete round found more than MaxShards; Run's alone
 }
 
 // New makes a directory, which is empty until [Catalog.Run] runs.
@@ -198,7 +200,10 @@ func (d *Catalog) round(ctx context.Context) (life time.Duration, err error) {
 			return life, err
 		}
 		if n += len(views); n > MaxShards {
-			d.cfg.Logger.Warn("more shards than a directory keeps; the others cannot be found through it", "most", MaxShards)
+			if !d.full {
+				d.cfg.Logger.Warn("more shards than the catalog keeps; the others cannot be found through it", "most", MaxShards)
+			}
+			d.full = true
 			return life, nil
 		}
 		last := len(views) < page
@@ -210,6 +215,7 @@ func (d *Catalog) round(ctx context.Context) (life time.Duration, err error) {
 			life = remainingLife(v, life)
 		}
 		if last {
+			d.full = false
 			return life, nil
 		}
 		after = views[len(views)-1].Row.Name

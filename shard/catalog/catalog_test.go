@@ -1,10 +1,13 @@
 package catalog_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -287,6 +290,37 @@ func TestDirectoryPages(t *testing.T) {
 		synctest.Wait()
 		if got := len(d.Shards()); got != 997 {
 			t.Errorf("%d shards", got)
+		}
+	})
+}
+
+// endless has more shards than a catalog keeps.
+type endless struct{ *shelf }
+
+func (endless) List(_ context.Context, after string, limit int) ([]shard.View, error) {
+	n, _ := strconv.Atoi(after)
+	out := make([]shard.View, limit)
+	for i := range out {
+		out[i].Row.Name = fmt.Sprintf("%06d", n+i+1)
+	}
+	return out, nil
+}
+
+// TestTooManyShards: those that are left out are warned of once, not in every round.
+func TestTooManyShards(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		d, err := catalog.New(catalog.Config{Registry: endless{newShelf()}, Clock: bubbleClock{}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		if err := d.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		if n := strings.Count(log.String(), "level=WARN"); n != 1 || len(d.Shards()) != catalog.MaxShards {
+			t.Errorf("%d warnings for %d shards:\n%.1000s", n, len(d.Shards()), log.String())
 		}
 	})
 }
