@@ -124,39 +124,36 @@ func TestChecks(t *testing.T) {
 	type row struct {
 		name   string
 		status shard.Status
-		tags   map[string]string
 		yes    string // paths that say yes, of those below
 	}
 	paths := "/ /primary /read-write /master /leader /replica /async /asynchronous /replica?lag=100 /replica?lag=99 /replica?lag=1kB /replica?tag_zone=A " +
 		"/read-only /read-only?lag=1 /read-only-sync /sync /synchronous /standby-leader /health /liveness /readiness"
 	const writes, reads = "/ /primary /read-write /master", "/replica /async /asynchronous /replica?lag=100 /replica?lag=1kB"
 	for _, c := range []row{
-		{"primary", primary(), nil, writes + " /leader /read-only /read-only?lag=1 /read-only-sync /health /liveness /readiness"},
-		{"primary that has not opened", with(primary(), func(s *shard.Status) { s.Open = false }), nil, "/leader /health /liveness /readiness"},
-		{"primary without trust", with(primary(), func(s *shard.Status) { s.Holding = false }), nil, "/health /liveness /readiness"},
-		{"primary of which the row knows nothing", with(primary(), func(s *shard.Status) { s.View.Row.Primary = id(2) }), nil, "/leader /health /liveness /readiness"},
-		{"primary that is silent", with(primary(), func(s *shard.Status) { s.Condition = shard.Silent }), nil, "/leader /liveness"},
-		{"primary that loads", with(primary(), func(s *shard.Status) { s.State.Loading = true }), nil, "/leader /liveness"},
-		{"primary under promises", with(primary(), func(s *shard.Status) { s.StoreDown = time.Hour }), nil, writes + " /leader /read-only /read-only?lag=1 /read-only-sync /health /liveness /readiness"},
-		{"primary whose agent is slow", with(primary(), func(s *shard.Status) { s.LoopAge = 6 * time.Second }), nil, writes + " /leader /read-only /read-only?lag=1 /read-only-sync /health /readiness"},
-		{"replica that holds the lease", with(primary(), func(s *shard.Status) { s.State.Role = shard.Replica }), nil, "/leader " + reads + " /replica?lag=99 /read-only /read-only?lag=1 /health /liveness /readiness"},
-		{"replica", replica(), nil, reads + " /read-only /health /liveness /readiness"},
-		{"replica with a tag", replica(), map[string]string{"zone": "a"}, reads + " /replica?tag_zone=A /read-only /health /liveness /readiness"},
-		{"replica that wants no load", replica(), map[string]string{"noloadbalance": "true"}, "/health /liveness /readiness"},
-		{"replica without a whole copy", with(replica(), func(s *shard.Status) { s.State.Synced = false }), nil, "/health /liveness /readiness"},
-		{"replica without its primary", with(replica(), func(s *shard.Status) { s.State.Link.Up = false }), nil, reads + " /read-only /health /liveness /readiness"},
-		{"replica of which no primary is known", with(replica(), func(s *shard.Status) { s.View.Nodes = s.View.Nodes[1:] }), nil, "/replica /async /asynchronous /read-only /health /liveness /readiness"},
-		{"replica whose store is down", with(replica(), func(s *shard.Status) { s.StoreDown = time.Second }), nil, reads + " /read-only /health /liveness"},
-		{"replica whose store is down for long, and its link too", with(replica(), func(s *shard.Status) { s.StoreDown, s.State.Link.Up = time.Minute, false }), nil,
+		{"primary", primary(), writes + " /leader /read-only /read-only?lag=1 /read-only-sync /health /liveness /readiness"},
+		{"primary that has not opened", with(primary(), func(s *shard.Status) { s.Open = false }), "/leader /health /liveness /readiness"},
+		{"primary without trust", with(primary(), func(s *shard.Status) { s.Holding = false }), "/health /liveness /readiness"},
+		{"primary of which the row knows nothing", with(primary(), func(s *shard.Status) { s.View.Row.Primary = id(2) }), "/leader /health /liveness /readiness"},
+		{"primary that is silent", with(primary(), func(s *shard.Status) { s.Condition = shard.Silent }), "/leader /liveness"},
+		{"primary that loads", with(primary(), func(s *shard.Status) { s.State.Loading = true }), "/leader /liveness"},
+		{"primary under promises", with(primary(), func(s *shard.Status) { s.StoreDown = time.Hour }), writes + " /leader /read-only /read-only?lag=1 /read-only-sync /health /liveness /readiness"},
+		{"primary whose agent is slow", with(primary(), func(s *shard.Status) { s.LoopAge = 6 * time.Second }), writes + " /leader /read-only /read-only?lag=1 /read-only-sync /health /readiness"},
+		{"replica that holds the lease", with(primary(), func(s *shard.Status) { s.State.Role = shard.Replica }), "/leader " + reads + " /replica?lag=99 /read-only /read-only?lag=1 /health /liveness /readiness"},
+		{"replica", replica(), reads + " /read-only /health /liveness /readiness"},
+		{"replica without a whole copy", with(replica(), func(s *shard.Status) { s.State.Synced = false }), "/health /liveness /readiness"},
+		{"replica without its primary", with(replica(), func(s *shard.Status) { s.State.Link.Up = false }), reads + " /read-only /health /liveness /readiness"},
+		{"replica of which no primary is known", with(replica(), func(s *shard.Status) { s.View.Nodes = s.View.Nodes[1:] }), "/replica /async /asynchronous /read-only /health /liveness /readiness"},
+		{"replica whose store is down", with(replica(), func(s *shard.Status) { s.StoreDown = time.Second }), reads + " /read-only /health /liveness"},
+		{"replica whose store is down for long, and its link too", with(replica(), func(s *shard.Status) { s.StoreDown, s.State.Link.Up = time.Minute, false }),
 			"/replica /async /asynchronous /read-only /health /liveness"},
-		{"replica whose store is down for long, and that hears its primary", with(replica(), func(s *shard.Status) { s.StoreDown = time.Minute }), nil, reads + " /read-only /health /liveness"},
-		{"replica whose agent is slow", with(replica(), func(s *shard.Status) { s.LoopAge = 6 * time.Second }), nil, reads + " /read-only /health /liveness /readiness"},
-		{"replica whose agent hangs", with(replica(), func(s *shard.Status) { s.LoopAge = 11 * time.Second }), nil, reads + " /read-only /health /readiness"},
-		{"dead node", with(replica(), func(s *shard.Status) { s.Condition = shard.Down }), nil, "/liveness"},
-		{"an agent that has just begun", shard.Status{}, nil, "/liveness"},
+		{"replica whose store is down for long, and that hears its primary", with(replica(), func(s *shard.Status) { s.StoreDown = time.Minute }), reads + " /read-only /health /liveness"},
+		{"replica whose agent is slow", with(replica(), func(s *shard.Status) { s.LoopAge = 6 * time.Second }), reads + " /read-only /health /liveness /readiness"},
+		{"replica whose agent hangs", with(replica(), func(s *shard.Status) { s.LoopAge = 11 * time.Second }), reads + " /read-only /health /readiness"},
+		{"dead node", with(replica(), func(s *shard.Status) { s.Condition = shard.Down }), "/liveness"},
+		{"an agent that has just begun", shard.Status{}, "/liveness"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			h := handler(t, checks.Config{Agent: &agent{status: c.status}, Tags: c.tags})
+			h := handler(t, checks.Config{Agent: &agent{status: c.status}})
 			for _, method := range []string{"GET", "HEAD", "OPTIONS"} {
 				var yes []string
 				for path := range strings.FieldsSeq(paths) {

@@ -19,13 +19,10 @@ type Agent interface {
 type Config struct {
 	// Agent that answers. Required.
 	Agent Agent
-	// Tags of the node, for ?tag_NAME=VALUE. "noloadbalance" with "true" takes a replica out
-	// of /replica and /read-only.
-	Tags map[string]string
 	// Version of the agent's program, for GET /patroni.
 	Version string
-	// Metrics serves /metrics, and History /history; nil: no metrics, and the last plan alone.
-	Metrics, History http.Handler
+	// Metrics serves /metrics; nil: no metrics.
+	Metrics http.Handler
 	// Logger; nil is silent.
 	Logger *slog.Logger
 }

@@ -11,10 +11,10 @@
 //	                                 the promises of all members while the store is down), the node is up, it is
 //	                                 a primary, and its fence is not closed
 //	/leader                          the agent trusts its hold, whatever the node does
-//	/replica /async /asynchronous    a replica that is up and has a whole copy, without the tag noloadbalance.
+//	/replica /async /asynchronous    a replica that is up and has a whole copy.
 //	                                 ?lag=N[kB|MB|GB]: that lacks at most so much of what its primary is known to
 //	                                 have; without a known primary that cannot be told, and the answer is no.
-//	                                 ?tag_NAME=VALUE: with that tag
+//	                                 ?tag_NAME=VALUE: never, as no node has tags
 //	/read-only                       either of the two
 //	/read-only-sync                  the primary only, as no replica is the synchronous one
 //	/sync /synchronous               never
@@ -30,7 +30,7 @@
 //
 //	GET  /patroni   the node as Patroni would tell of it
 //	GET  /cluster   all nodes, likewise
-//	GET  /history   the last change of primary, or what Config.History has
+//	GET  /history   the last change of primary
 //	GET  /status    everything that the agent knows, in its own words
 //	GET  /metrics   Config.Metrics
 //	POST /failsafe  a promise is asked for: {"promise":{…},"mac":"…"} is answered by {"mac":"…"}, or with

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -55,8 +54,6 @@ func (h handler) failsafe(w http.ResponseWriter, r *http.Request) {
 
 // ClientConfig of a client.
 type ClientConfig struct {
-	// TLS, if not nil, is used to reach agents, by https.
-	TLS *tls.Config
 	// Timeout of one question. Default 1 s.
 	Timeout time.Duration
 }
@@ -65,7 +62,6 @@ type ClientConfig struct {
 // shard.Promisers.
 type Client struct {
 	http    *http.Client
-	scheme  string
 	timeout time.Duration
 }
 
@@ -74,15 +70,12 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	if cfg.Timeout < 0 {
 		return nil, fmt.Errorf("%w: the time-out of a question cannot be negative", lease.ErrInvalid)
 	}
-	c := &Client{scheme: "http", timeout: cmp.Or(cfg.Timeout, time.Second)}
-	if cfg.TLS != nil {
-		c.scheme = "https"
-	}
+	c := &Client{timeout: cmp.Or(cfg.Timeout, time.Second)}
 	c.http = &http.Client{
 		// No proxy: the answer has to come by the shortest way.
 		Transport: &http.Transport{
-			TLSClientConfig: cfg.TLS, MaxIdleConnsPerHost: 1, MaxConnsPerHost: 4, IdleConnTimeout: time.Minute,
-			TLSHandshakeTimeout: c.timeout, ResponseHeaderTimeout: c.timeout, MaxResponseHeaderBytes: bodyLimit, DisableCompression: true,
+			MaxIdleConnsPerHost: 1, MaxConnsPerHost: 4, IdleConnTimeout: time.Minute,
+			ResponseHeaderTimeout: c.timeout, MaxResponseHeaderBytes: bodyLimit, DisableCompression: true,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -104,7 +97,7 @@ func (c *Client) RequestPromise(ctx context.Context, agentAddress string, p shar
 	if err != nil {
 		return "", err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.scheme+"://"+agentAddress+"/failsafe", bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+agentAddress+"/failsafe", bytes.NewReader(body))
 	if err != nil {
 		return "", fmt.Errorf("%w: agent address %.100q", lease.ErrInvalid, agentAddress)
 	}

@@ -23,15 +23,11 @@ func Handler(cfg Config) (http.Handler, error) {
 		mux.HandleFunc("GET "+path, serve) // and HEAD
 		mux.HandleFunc("OPTIONS "+path, serve)
 	}
-	mux.HandleFunc("GET /patroni", h.tell(func(s shard.Status) any { return h.member(s) }))
-	mux.HandleFunc("GET /cluster", h.tell(func(s shard.Status) any { return clusterOf(s.View) }))
-	mux.HandleFunc("GET /status", h.tell(func(s shard.Status) any { return statusOf(s) }))
+	mux.HandleFunc("GET /patroni", h.answer(func(s shard.Status) any { return h.member(s) }))
+	mux.HandleFunc("GET /cluster", h.answer(func(s shard.Status) any { return clusterOf(s.View) }))
+	mux.HandleFunc("GET /status", h.answer(func(s shard.Status) any { return statusOf(s) }))
 	mux.HandleFunc("POST /failsafe", h.failsafe)
-	if h.History != nil {
-		mux.Handle("GET /history", h.History)
-	} else {
-		mux.HandleFunc("GET /history", h.tell(func(s shard.Status) any { return historyOf(s.View) }))
-	}
+	mux.HandleFunc("GET /history", h.answer(func(s shard.Status) any { return historyOf(s.View) }))
 	if h.Metrics != nil {
 		mux.Handle("GET /metrics", h.Metrics)
 	}
@@ -48,7 +44,7 @@ func (h handler) status() shard.Status {
 func (h handler) check(r rule) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
 		s := h.status()
-		yes, err := r(s, h.Tags, req.URL.Query())
+		yes, err := r(s, req.URL.Query())
 		code := http.StatusServiceUnavailable
 		switch {
 		case err != nil:
@@ -66,7 +62,7 @@ func (h handler) check(r rule) http.HandlerFunc {
 	}
 }
 
-func (h handler) tell(f func(shard.Status) any) http.HandlerFunc {
+func (h handler) answer(f func(shard.Status) any) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, f(h.status())) }
 }
 

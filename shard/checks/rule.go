@@ -12,11 +12,11 @@ import (
 
 // rule is a check: whether the answer is yes. Its error is a question that cannot be
 // understood.
-type rule func(s shard.Status, tags map[string]string, q url.Values) (bool, error)
+type rule func(s shard.Status, q url.Values) (bool, error)
 
 // rules are the checks by their path.
 func rules() map[string]rule {
-	never := func(shard.Status, map[string]string, url.Values) (bool, error) { return false, nil }
+	never := func(shard.Status, url.Values) (bool, error) { return false, nil }
 	all := map[string]rule{
 		"/leader":         plain(func(s shard.Status) bool { return s.Holding }),
 		"/read-only":      readOnly,
@@ -38,12 +38,12 @@ func rules() map[string]rule {
 }
 
 func plain(f func(shard.Status) bool) rule {
-	return func(s shard.Status, _ map[string]string, _ url.Values) (bool, error) { return f(s), nil }
+	return func(s shard.Status, _ url.Values) (bool, error) { return f(s), nil }
 }
 
 // primaryAt is [shard.Status.IsPrimary], of this node or, with "node=ADDRESS", of another of the shard: whether the agent would send
 // clients there. A balancer asks a peer so while the primary's own agent is gone.
-func primaryAt(s shard.Status, _ map[string]string, q url.Values) (bool, error) {
+func primaryAt(s shard.Status, q url.Values) (bool, error) {
 	address := q.Get("node")
 	if own, known := s.View.Node(s.NodeID); address == "" || known && own.IsAt(address) {
 		return s.IsPrimary(), nil
@@ -60,20 +60,15 @@ func alive(s shard.Status) bool {
 	return s.LoopAge <= 2*s.Timeout
 }
 
-func readOnly(s shard.Status, tags map[string]string, q url.Values) (bool, error) {
-	ok, err := replica(s, tags, q)
+func readOnly(s shard.Status, q url.Values) (bool, error) {
+	ok, err := replica(s, q)
 	return err == nil && (ok || s.IsPrimary()), err
 }
 
-func replica(s shard.Status, tags map[string]string, q url.Values) (bool, error) {
-	ok := s.State.Role == shard.Replica && s.IsUp() && s.State.Synced && !strings.EqualFold(tags["noloadbalance"], "true")
-	for name, values := range q {
-		tag, is := strings.CutPrefix(name, "tag_")
-		if !is {
-			continue
-		}
-		have, has := tags[tag]
-		ok = ok && has && strings.EqualFold(have, values[0])
+func replica(s shard.Status, q url.Values) (bool, error) {
+	ok := s.State.Role == shard.Replica && s.IsUp() && s.State.Synced
+	for name := range q {
+		ok = ok && !strings.HasPrefix(name, "tag_") // Patroni's nodes have tags: no node here has the one that is asked for
 	}
 	if q.Get("lag") == "" {
 		return ok, nil

@@ -35,10 +35,7 @@ type Config struct {
 	// Dir is the agent's data folder, where node.pid and node.log are. Required. The node runs in
 	// WorkDir, or where the agent runs.
 	Dir, WorkDir string
-	// Output takes what the node prints, instead of node.log. It must outlive the agent: a
-	// file, or what the agent itself was given.
-	Output *os.File
-	// LogSize bounds node.log. Default DefaultLogSize.
+	// LogSize bounds node.log, which takes what the node prints. Default DefaultLogSize.
 	LogSize int64
 	// Logger; nil is silent.
 	Logger *slog.Logger
@@ -103,21 +100,16 @@ func (p *Process) Start(ctx context.Context) error {
 		p.run = over()
 		return err
 	}
-	if p.cfg.Output == nil {
-		p.run.tidy(p.logFile(), p.cfg.LogSize)
-	}
+	p.run.tidy(p.logFile(), p.cfg.LogSize)
 	return nil
 }
 
 func (p *Process) launch() (*run, error) {
-	out := p.cfg.Output
-	if out == nil {
-		var err error
-		if out, err = os.OpenFile(p.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
-			return nil, err
-		}
-		defer out.Close()
+	out, err := os.OpenFile(p.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
 	}
+	defer out.Close()
 	cmd, gate, err := p.prepare(out)
 	if err != nil {
 		return nil, fmt.Errorf("node: starting %s: %w", p.argv[0], err)
