@@ -122,21 +122,13 @@ func (f *Flags) complete(log *slog.Logger) error {
 		return usererr.Errorf("--unfenced-start is for a node that the agent does not start")
 	case f.KeepNode && len(f.argv) == 0:
 		return usererr.Errorf("--keep-node belongs to a program after --")
-	case c.RestartGrace < 0 || c.HookTimeout <= 0 || f.StopWait < 0:
-		return usererr.Errorf("--restart-grace, --hook-timeout and --stop-wait cannot be negative")
-	case c.Policy.MaxLag < 0 || c.Policy.Parallel < 1:
-		return usererr.Errorf("--max-lag cannot be negative, and --parallel-syncs is at least 1")
-	case *f.Priority < 0:
-		return usererr.Errorf("--priority %d: it is 0 or more", *f.Priority)
+	case f.StopWait < 0:
+		return usererr.Errorf("--stop-wait %v: it cannot be negative", f.StopWait)
 	}
-	for _, address := range []struct{ flag, value string }{
-		{"--node", c.Node}, {"--private-address", cmp.Or(c.Private, c.Node)}, {"--announce", cmp.Or(c.Announced, c.Node)}, {"--agent-address", cmp.Or(c.AgentAddress, c.Node)},
-	} {
-		if err := shard.ValidateAddress(address.flag, address.value); err != nil {
-			return err
-		}
+	if err := c.ValidateSettings(flagOf); err != nil {
+		return err
 	}
-	if err := checkAgentTiming(c.Timing); err != nil {
+	if err := shard.ValidateAddress("--agent-address", cmp.Or(c.AgentAddress, c.Node)); err != nil {
 		return err
 	}
 	if f.Pod != "" {
@@ -168,19 +160,9 @@ func (f *Flags) complete(log *slog.Logger) error {
 	return f.program(log)
 }
 
-// checkAgentTiming refuses what leaves no room to close the fence, and names what would do.
-func checkAgentTiming(t lease.Timing) error {
-	least := t.Interval * 15 / 4 // T − T/5 ≥ 3·I
-	// First: what the lease alone would suggest is refused here.
-	if t.Interval >= lease.MinInterval && t.Timeout > 0 && t.Timeout < least && least <= lease.MaxTimeout {
-		safe := fmt.Sprintf("--timeout %v", least)
-		if i := (t.Timeout * 4 / 15).Truncate(time.Millisecond); i >= lease.MinInterval {
-			safe += fmt.Sprintf(", or --interval %v", i)
-		}
-		return fmt.Errorf("%w: --interval %v and --timeout %v break T ≥ 3·I and a fifth of T, in which the fence closes; safe are %s",
-			lease.ErrUnsafeTiming, t.Interval, t.Timeout, safe)
-	}
-	return t.Validate(0)
+// flagOf is the flag of a field of the agent's configuration.
+func flagOf(field string) string {
+	return "--" + strings.NewReplacer("announced address", "announce", " ", "-").Replace(field)
 }
 
 // placeAgent says where other agents reach this one.

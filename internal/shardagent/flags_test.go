@@ -2,6 +2,7 @@ package shardagent
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -59,6 +60,48 @@ func supervising(t *testing.T, change func(*Flags)) (*Flags, error) {
 	}
 	strictyaml.ApplyDefaults(&f.Settings)
 	return f, f.ForShard("orders", []string{"true"}, slog.New(slog.DiscardHandler))
+}
+
+// TestRefusedSettings: a refusal names the flag, and a timing that is named as safe is taken.
+func TestRefusedSettings(t *testing.T) {
+	parse := func(args ...string) error {
+		var f Flags
+		fs := pflag.NewFlagSet("agent", pflag.ContinueOnError)
+		f.Register(fs)
+		if err := fs.Parse(append([]string{"--node", "127.0.0.1:1", "--data", t.TempDir()}, args...)); err != nil {
+			t.Fatal(err)
+		}
+		return f.ForShard("orders", []string{"true"}, slog.New(slog.DiscardHandler))
+	}
+	for flag, want := range map[string]string{
+		"--hook-timeout=0s":         "it must be positive",
+		"--restart-grace=-1s":       "it cannot be negative",
+		"--stop-wait=-1s":           "it cannot be negative",
+		"--priority=-1":             "it is at least 0",
+		"--max-lag=-1":              "it is at least 0",
+		"--parallel-syncs=0":        "it is at least 1",
+		"--min-replicas=1000":       "members",
+		"--private-address=nowhere": "use HOST:PORT",
+		"--announce=nowhere":        "use HOST:PORT",
+		"--agent-address=nowhere":   "use HOST:PORT",
+	} {
+		name, _, _ := strings.Cut(flag, "=")
+		if err := parse(flag); err == nil || !strings.Contains(err.Error(), name+" ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", flag, err)
+		}
+	}
+	for _, timing := range [][]string{{"--interval", "1s", "--timeout", "3s"}, {"--interval", "333333333ns", "--timeout", "1s"}} {
+		_, safe, named := strings.Cut(fmt.Sprint(parse(timing...)), "safe are ")
+		if !named {
+			t.Errorf("%v is taken", timing)
+		}
+		for one := range strings.SplitSeq(safe, ", or ") {
+			f := append(slices.Clone(timing), strings.Fields(one)...)
+			if err := parse(f...); err != nil {
+				t.Errorf("%v names %q: %v", timing, one, err)
+			}
+		}
+	}
 }
 
 // TestSentinelPassword: its file is read with the other flags, before anything is touched.

@@ -112,10 +112,8 @@ func (c Config) Validate() error {
 	if err := shard.ValidateName(c.Shard); err != nil {
 		return err
 	}
-	for _, a := range []struct{ what, address string }{{"node", c.Node}, {"private address", c.Private}, {"announced address", c.Announced}, {"Sentinel address", cmp.Or(c.SentinelAddress, c.Node)}} {
-		if err := shard.ValidateAddress(a.what, a.address); err != nil {
-			return err
-		}
+	if err := shard.ValidateAddress("Sentinel address", cmp.Or(c.SentinelAddress, c.Node)); err != nil {
+		return err
 	}
 	if err := lease.ValidateText("agent address", c.AgentAddress, 0, lease.MaxAddress); err != nil {
 		return err
@@ -125,30 +123,53 @@ func (c Config) Validate() error {
 		return fmt.Errorf("%w: an agent needs a data folder", lease.ErrInvalid)
 	case c.Engines == nil || c.Registry == nil || c.Commands == nil || c.Leases == nil:
 		return fmt.Errorf("%w: an agent needs an engine and a store that keeps shards", lease.ErrInvalid)
-	case *c.Priority < 0 || c.MinReplicas < 0 || c.MinReplicas > shard.MaxMembers:
-		return fmt.Errorf("%w: priority and min replicas cannot be negative, and there are at most %d members", lease.ErrInvalid, shard.MaxMembers)
-	case c.RestartGrace < 0 || c.HookTimeout < 0:
-		return fmt.Errorf("%w: restart grace and hook timeout cannot be negative", lease.ErrInvalid)
-	case c.Policy.MaxLag < 0 || c.Policy.Parallel < 1 || c.Policy.FlapLimit < 0 || c.Policy.Patience < 0:
-		return fmt.Errorf("%w: the lag, patience and failovers of a policy cannot be negative, and one replica at least copies at once", lease.ErrInvalid)
+	case c.Policy.FlapLimit < 0 || c.Policy.Patience < 0:
+		return fmt.Errorf("%w: the patience and failovers of a policy cannot be negative", lease.ErrInvalid)
 	}
-	return c.validateTiming()
+	return c.ValidateSettings(func(field string) string { return field })
+}
+
+// ValidateSettings is the part of [Config.Validate] that needs no store: the node's addresses, the numbers and the times, where
+// zero does not stand for a default. name is what the caller calls a field: "hook timeout", say.
+func (c Config) ValidateSettings(name func(field string) string) error {
+	for _, a := range []struct{ what, address string }{{"node", c.Node}, {"private address", cmp.Or(c.Private, c.Node)}, {"announced address", cmp.Or(c.Announced, c.Node)}} {
+		if err := shard.ValidateAddress(name(a.what), a.address); err != nil {
+			return err
+		}
+	}
+	for _, n := range []struct {
+		what         string
+		value, least int64
+	}{{"priority", int64(*c.Priority), 0}, {"min replicas", int64(c.MinReplicas), 0}, {"max lag", c.Policy.MaxLag, 0}, {"parallel syncs", int64(c.Policy.Parallel), 1}} {
+		if n.value < n.least {
+			return fmt.Errorf("%w: %s %d: it is at least %d", lease.ErrInvalid, name(n.what), n.value, n.least)
+		}
+	}
+	switch {
+	case c.MinReplicas > shard.MaxMembers:
+		return fmt.Errorf("%w: %s %d: a shard has at most %d members", lease.ErrInvalid, name("min replicas"), c.MinReplicas, shard.MaxMembers)
+	case c.RestartGrace < 0:
+		return fmt.Errorf("%w: %s %v: it cannot be negative", lease.ErrInvalid, name("restart grace"), c.RestartGrace)
+	case c.HookTimeout <= 0:
+		return fmt.Errorf("%w: %s %v: it must be positive", lease.ErrInvalid, name("hook timeout"), c.HookTimeout)
+	}
+	return c.validateTiming(name("interval"), name("timeout"))
 }
 
 // validateTiming names the bound itself. The margin is a part of T: with the T that
 // [lease.Timing.Validate] would suggest it grows, so that T is too short again.
-func (c Config) validateTiming() error {
+func (c Config) validateTiming(interval, timeout string) error {
 	t := c.Timing
 	least := (15*t.Interval + 3) / 4 // T ≥ 3·I + T/5, rounded up
 	if t.Interval < lease.MinInterval || least > lease.MaxTimeout || t.Timeout >= least {
 		return t.Validate(c.margin())
 	}
-	safe := fmt.Sprintf("T = %v", least)
+	safe := fmt.Sprintf("%s %v", timeout, least)
 	if i := (t.Timeout * 4 / 15).Truncate(time.Millisecond); i >= lease.MinInterval {
-		safe += fmt.Sprintf(", or I = %v", i)
+		safe += fmt.Sprintf(", or %s %v", interval, i)
 	}
-	return fmt.Errorf("%w: interval I = %v and timeout T = %v break T ≥ 3·I and a fifth of T, in which the fence closes; safe are %s",
-		lease.ErrUnsafeTiming, t.Interval, t.Timeout, safe)
+	return fmt.Errorf("%w: %s %v and %s %v break T ≥ 3·I and a fifth of T, in which the fence closes; safe are %s",
+		lease.ErrUnsafeTiming, interval, t.Interval, timeout, t.Timeout, safe)
 }
 
 func (c Config) withDefaults() Config {

@@ -92,14 +92,14 @@ func TestConfigNamesSafeTiming(t *testing.T) {
 		{Interval: 333333333, Timeout: time.Second},
 		{Interval: time.Hour, Timeout: time.Second},
 	} {
-		err := Config{Timing: timing}.validateTiming()
+		err := Config{Timing: timing}.validateTiming("I", "T")
 		if !errors.Is(err, lease.ErrUnsafeTiming) {
 			t.Errorf("%v: %v", timing, err)
 			continue
 		}
 		_, safe, _ := strings.Cut(err.Error(), "safe are ")
 		for one := range strings.SplitSeq(safe, ", or ") {
-			what, value, _ := strings.Cut(one, " = ")
+			what, value, _ := strings.Cut(one, " ")
 			d, err := time.ParseDuration(value)
 			next := timing
 			switch what {
@@ -109,7 +109,7 @@ func TestConfigNamesSafeTiming(t *testing.T) {
 				next.Interval = d
 			}
 			if err == nil {
-				err = Config{Timing: next}.validateTiming()
+				err = Config{Timing: next}.validateTiming("I", "T")
 			}
 			if err != nil || next == timing {
 				t.Errorf("%v: %q is named as safe, and refused: %v", timing, one, err)
@@ -117,7 +117,7 @@ func TestConfigNamesSafeTiming(t *testing.T) {
 		}
 	}
 	for _, timing := range []lease.Timing{{Interval: 1, Timeout: 1}, {Interval: 8 * time.Hour, Timeout: 24 * time.Hour}} {
-		if err := (Config{Timing: timing}).validateTiming(); !errors.Is(err, lease.ErrUnsafeTiming) || strings.Contains(err.Error(), "safe are") {
+		if err := (Config{Timing: timing}).validateTiming("I", "T"); !errors.Is(err, lease.ErrUnsafeTiming) || strings.Contains(err.Error(), "safe are") {
 			t.Errorf("%v, for which there is no safe one: %v", timing, err)
 		}
 	}
