@@ -81,9 +81,6 @@ func (o *otherShards) find(ctx context.Context, run string, again bool) (conflic
 		}
 		for _, v := range page {
 			name := v.Row.Name
-			if name == "" && len(v.Nodes) > 0 {
-				name = v.Nodes[0].Shard
-			}
 			after = name
 			if name == o.cfg.Shard {
 				continue
