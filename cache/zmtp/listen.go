@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/internal/connlimit"
 )
 
@@ -118,23 +117,16 @@ func (l *Listener) Close() error {
 }
 
 func (l *Listener) accept() {
-	var failures int
+	ln := connlimit.Patient(l.ctx, l.ln, l.cfg.Log)
 	for {
-		nc, err := l.ln.Accept()
-		if l.ctx.Err() != nil {
-			if err == nil {
-				_ = nc.Close()
-			}
+		nc, err := ln.Accept()
+		if err != nil {
 			return
 		}
-		if err != nil {
-			// Too many open files, most likely: it passes.
-			l.cfg.Log.Debug("zmtp: accept", "addr", l.Addr(), "err", err)
-			failures++
-			sleep(l.ctx, nil, backoff.Pause(failures, 5*time.Millisecond, time.Second))
-			continue
+		if l.ctx.Err() != nil {
+			_ = nc.Close()
+			return
 		}
-		failures = 0
 		if !l.limit.Admit(nc, true) {
 			_ = nc.Close()
 			continue

@@ -1,6 +1,7 @@
 // Package connlimit bounds the connections of a port, per address and in all, below its share of the files
 // that this process may open. To make room it closes connections that are idle or have not shown who they are, the oldest first;
-// where there is none, a new one is refused. Refusals are counted, and logged once a minute.
+// where there is none, a new one is refused. Refusals are counted, and logged once a minute. While the process has no file left for
+// a new one, a [Patient] listener pauses.
 package connlimit
 
 import (

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/understudy-ha/understudy/internal/connlimit"
 )
 
 // queries of one TCP connection, and how long a message may take on its way.
@@ -78,7 +80,7 @@ func (s *Server) Serve(ctx context.Context, packets net.PacketConn, listener net
 	if listener != nil {
 		d := common()
 		d.Listener = &limited{
-			Listener: listener, room: make(chan struct{}, s.cfg.Conns), overflow: func() { s.count(&s.stats.Overflow) }, stop: ctx.Done(), log: s.cfg.Logger,
+			Listener: connlimit.Patient(ctx, listener, s.cfg.Logger), room: make(chan struct{}, s.cfg.Conns), overflow: func() { s.count(&s.stats.Overflow) },
 		}
 		servers = append(servers, d)
 	}
@@ -179,19 +181,14 @@ type limited struct {
 	net.Listener
 	room     chan struct{}
 	overflow func() // counts one beyond
-	stop     <-chan struct{}
-	log      *slog.Logger
-	pause    time.Duration // after the latest call, which failed
 }
 
 func (l *limited) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
 		if err != nil {
-			l.rest(err)
 			return nil, err
 		}
-		l.pause = 0
 		select {
 		case l.room <- struct{}{}:
 			return &counted{Conn: c, leave: sync.OnceFunc(func() { <-l.room })}, nil
@@ -199,19 +196,6 @@ func (l *limited) Accept() (net.Conn, error) {
 			l.overflow()
 			_ = c.Close()
 		}
-	}
-}
-
-// rest waits after an error: while the process has no file left, say, the library calls Accept again at once.
-func (l *limited) rest(err error) {
-	if errors.Is(err, net.ErrClosed) {
-		return
-	}
-	l.pause = min(max(2*l.pause, 5*time.Millisecond), time.Second)
-	l.log.Warn("a DNS client could not be accepted", "err", err, "pause", l.pause)
-	select {
-	case <-l.stop:
-	case <-time.After(l.pause):
 	}
 }
 

@@ -2,11 +2,12 @@ package proxy
 
 import (
 	"context"
-	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/understudy-ha/understudy/internal/connlimit"
 )
 
 // tick is how often connections are looked over when nobody tells of a change.
@@ -80,21 +81,11 @@ func (p *Proxy) Serve(ctx context.Context, l net.Listener) error {
 }
 
 func (p *Proxy) accept(ctx, inner context.Context, l net.Listener, all *sync.WaitGroup) error {
-	for pause := time.Duration(0); ; {
+	l = connlimit.Patient(ctx, l, p.cfg.Logger)
+	for {
 		client, err := l.Accept()
-		switch {
-		case err == nil:
-			pause = 0
-		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
+		if err != nil {
 			return err
-		default: // no file left, say
-			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
-			p.cfg.Logger.Warn("a client of the proxy could not be accepted", "err", err, "pause", pause)
-			select {
-			case <-ctx.Done():
-			case <-time.After(pause):
-			}
-			continue
 		}
 		c := p.admit(inner, client)
 		if c == nil {

@@ -2,11 +2,12 @@ package sentinel
 
 import (
 	"context"
-	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/understudy-ha/understudy/internal/connlimit"
 )
 
 // tick is how often a server looks for changes that nobody told of: a node that fell silent.
@@ -98,21 +99,11 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 }
 
 func (s *Server) accept(ctx context.Context, l net.Listener, all *sync.WaitGroup) error {
-	for pause := time.Duration(0); ; {
+	l = connlimit.Patient(ctx, l, s.cfg.Logger)
+	for {
 		nc, err := l.Accept()
-		switch {
-		case err == nil:
-			pause = 0
-		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
+		if err != nil {
 			return err
-		default: // no file left, say
-			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
-			s.cfg.Logger.Warn("a Sentinel client could not be accepted", "err", err, "pause", pause)
-			select {
-			case <-ctx.Done():
-			case <-time.After(pause):
-			}
-			continue
 		}
 		c := s.admit(ctx, nc)
 		if c == nil {
