@@ -14,29 +14,29 @@ import (
 // maxAddresses is how many addresses a PeerProbe keeps connections to.
 const maxAddresses = shard.MaxMembers
 
-// PeerProbe asks nodes whether they answer, on connections that it keeps per address. The
-// one that was knocked at longest ago is given up when there are too many.
+// PeerProbe asks nodes whether they answer, on one connection per address that it keeps. When there are too many, it gives up the
+// one that it used longest ago.
 type PeerProbe struct {
 	cfg   Config
 	mu    sync.Mutex
-	doors map[string]*door
-	count int64
+	conns map[string]*peerConn
+	count int64 // of probes
 }
 
-type door struct {
+type peerConn struct {
 	conn *Conn
-	last int64 // peers, counted
+	last int64 // the count at its latest probe
 }
 
 // NewPeerProbe returns one that connects as cfg says.
 func NewPeerProbe(cfg Config) *PeerProbe {
-	return &PeerProbe{cfg: cfg, doors: map[string]*door{}}
+	return &PeerProbe{cfg: cfg, conns: map[string]*peerConn{}}
 }
 
 // Probe sends PING. Whatever is answered in the protocol counts, an error as well: a server that
 // wants a password or is loading is alive. What speaks another protocol is not the node.
-func (k *PeerProbe) Probe(ctx context.Context, address string) shard.Reachability {
-	_, err := k.at(address).Do(ctx, []string{"PING"})
+func (p *PeerProbe) Probe(ctx context.Context, address string) shard.Reachability {
+	_, err := p.at(address).Do(ctx, []string{"PING"})
 	_, answered := errors.AsType[ServerError](err)
 	switch {
 	case err == nil || answered || errors.Is(err, shard.ErrNodeAccess):
@@ -49,33 +49,33 @@ func (k *PeerProbe) Probe(ctx context.Context, address string) shard.Reachabilit
 	return shard.TimedOut
 }
 
-func (k *PeerProbe) at(address string) *Conn {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.count++
-	d := k.doors[address]
+func (p *PeerProbe) at(address string) *Conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.count++
+	d := p.conns[address]
 	if d == nil {
-		if len(k.doors) >= maxAddresses {
-			oldest := slices.MinFunc(slices.Collect(maps.Keys(k.doors)), func(a, b string) int {
-				return cmp.Compare(k.doors[a].last, k.doors[b].last)
+		if len(p.conns) >= maxAddresses {
+			oldest := slices.MinFunc(slices.Collect(maps.Keys(p.conns)), func(a, b string) int {
+				return cmp.Compare(p.conns[a].last, p.conns[b].last)
 			})
-			// Closing waits for a peers that is under way, and that ends at once.
-			_ = k.doors[oldest].conn.Close()
-			delete(k.doors, oldest)
+			// Closing waits for a probe that is under way, and that ends at once.
+			_ = p.conns[oldest].conn.Close()
+			delete(p.conns, oldest)
 		}
-		d = &door{conn: New(address, k.cfg)}
-		k.doors[address] = d
+		d = &peerConn{conn: New(address, p.cfg)}
+		p.conns[address] = d
 	}
-	d.last = k.count
+	d.last = p.count
 	return d.conn
 }
 
 // Close gives all connections up.
-func (k *PeerProbe) Close() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for address, d := range k.doors {
+func (p *PeerProbe) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for address, d := range p.conns {
 		_ = d.conn.Close()
-		delete(k.doors, address)
+		delete(p.conns, address)
 	}
 }
