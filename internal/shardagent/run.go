@@ -42,17 +42,17 @@ func Launch(argv []string) error { return node.Launch(argv) }
 
 // listeners are where an agent answers, and what it labels: opened before the store is reached.
 type listeners struct {
-	front *startlistener.Door // nil without one
-	guide net.Listener        // nil without one
-	pod   *podlabel.Pod       // nil without one
+	http     *startlistener.Door // nil without one
+	sentinel net.Listener        // nil without one
+	pod      *podlabel.Pod       // nil without one
 }
 
 func (l listeners) close(ctx context.Context) {
-	if l.guide != nil {
-		_ = l.guide.Close()
+	if l.sentinel != nil {
+		_ = l.sentinel.Close()
 	}
-	if l.front != nil {
-		l.front.Close(ctx)
+	if l.http != nil {
+		l.http.Close(ctx)
 	}
 }
 
@@ -75,10 +75,10 @@ func (f *Flags) openListeners(log *slog.Logger) (out listeners, err error) {
 		}
 	}
 	if f.Sentinel != "" {
-		if out.guide, err = startlistener.Listen("--sentinel", f.Sentinel); err != nil {
+		if out.sentinel, err = startlistener.Listen("--sentinel", f.Sentinel); err != nil {
 			return out, err
 		}
-		f.Config.SentinelAddress = f.sentinelAddress(out.guide.Addr().String())
+		f.Config.SentinelAddress = f.sentinelAddress(out.sentinel.Addr().String())
 	}
 	if f.Settings.Listen != "" {
 		l, err := startlistener.Listen("--listen", f.Settings.Listen)
@@ -86,7 +86,7 @@ func (f *Flags) openListeners(log *slog.Logger) (out listeners, err error) {
 			out.close(context.Background())
 			return listeners{}, err
 		}
-		out.front = startlistener.Open(l, log, "the store has not been reached yet")
+		out.http = startlistener.Open(l, log, "the store has not been reached yet")
 	}
 	return out, nil
 }
@@ -136,7 +136,6 @@ func newAgent(f *Flags, st store.Store) (_ *agent.Agent, done func(), err error)
 // the agent last, so that others see what it still does. Alone in its process, it tells systemd
 // how that is.
 func run(ctx context.Context, h *instance.Host, f *Flags, running *agent.Agent, alone bool) error {
-	front, guide := f.open.front, f.open.guide
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -151,37 +150,37 @@ func run(ctx context.Context, h *instance.Host, f *Flags, running *agent.Agent, 
 			}
 		})
 	}
-	if front != nil {
+	if f.open.http != nil {
 		inside, err := checks.Handler(checks.Config{Agent: running, Version: h.Version, Metrics: api.ShardAgentMetrics(running, h.Version), Logger: h.Log})
 		if err != nil {
 			return errors.Join(err, end(ctx, running))
 		}
-		front.Lead(http.MaxBytesHandler(inside, 64<<10))
-		part("http", front.Wait)
+		f.open.http.Lead(http.MaxBytesHandler(inside, 64<<10))
+		part("http", f.open.http.Wait)
 	}
-	if guide != nil {
+	if f.open.sentinel != nil {
 		s, err := sentinel.New(sentinel.Config{Where: running, ID: running.ID(), Password: f.sentinelPassword, Logger: h.Log})
 		if err != nil {
 			return errors.Join(err, end(ctx, running))
 		}
-		part("sentinel", func(ctx context.Context) error { return s.Serve(ctx, guide) })
+		part("sentinel", func(ctx context.Context) error { return s.Serve(ctx, f.open.sentinel) })
 	}
-	story := h.Log
+	log := h.Log
 	if !alone { // of several in one log
-		story = h.Log.With("shard", f.Config.Shard, "of", f.Config.Node)
+		log = h.Log.With("shard", f.Config.Shard, "of", f.Config.Node)
 	}
-	part("story", func(ctx context.Context) error { return tellStory(ctx, story, running, f.open.pod) })
+	part("log", func(ctx context.Context) error { return logChanges(ctx, log, running, f.open.pod) })
 	if f.open.pod != nil {
 		part("pod", f.open.pod.Run)
 		defer func() { labelPod(f.open.pod, running.Status()) }()
 	}
 	args := []any{"shard", f.Config.Shard, "node", f.Config.Node, "id", ShortID(running.ID()), "store", termtext.URL(h.StoreURL),
 		"interval", f.Config.Timing.Interval, "timeout", f.Config.Timing.Timeout}
-	if front != nil {
-		args = append(args, "checks", "http://"+front.Addr)
+	if f.open.http != nil {
+		args = append(args, "checks", "http://"+f.open.http.Addr)
 	}
-	if guide != nil {
-		args = append(args, "sentinel", guide.Addr().String())
+	if f.open.sentinel != nil {
+		args = append(args, "sentinel", f.open.sentinel.Addr().String())
 	}
 	h.Log.Info("standing beside the node", args...)
 	if alone {
@@ -263,26 +262,26 @@ func (f *Flags) endNode(ctx context.Context, log *slog.Logger, open bool) error 
 	return nil
 }
 
-// settles is how long a trouble stands before it is told: many pass while a plan continues.
-const settles = 2 * time.Second
+// troubleDelay is how long a trouble stands before it is logged: many pass while a plan continues.
+const troubleDelay = 2 * time.Second
 
-// tellStory logs what becomes of the node and its shard, as people would tell it.
-func tellStory(ctx context.Context, log *slog.Logger, running *agent.Agent, pod *podlabel.Pod) error {
-	var was told
+// logChanges logs what becomes of the node and its shard.
+func logChanges(ctx context.Context, log *slog.Logger, running *agent.Agent, pod *podlabel.Pod) error {
+	var was logState
 	var busy, since time.Time
 	for trouble := ""; ; {
 		changed := running.Changed()
 		status := running.Status()
 		labelPod(pod, status)
-		now := tellOf(status)
+		now := logStateOf(status)
 		if now.trouble != trouble {
 			trouble, since = now.trouble, time.Now()
 		}
-		if time.Since(since) < settles {
+		if time.Since(since) < troubleDelay {
 			now.trouble = was.trouble
 		}
 		if now != was && (now.registered || now.trouble != "") {
-			now.tell(log, was)
+			now.logSince(log, was)
 			was, busy = now, time.Now()
 		}
 		pause := time.Second // what is open, and troubles, change without notice
@@ -306,8 +305,8 @@ func labelPod(pod *podlabel.Pod, s shard.Status) {
 	}
 }
 
-// told is what the story is about.
-type told struct {
+// logState is what changes are logged of.
+type logState struct {
 	registered, member, open bool
 	role                     shard.Role
 	primary, condition       string
@@ -315,8 +314,8 @@ type told struct {
 	epoch                    int64
 }
 
-func tellOf(s shard.Status) told {
-	t := told{registered: s.Registered, open: s.Open, role: s.State.Role, condition: string(s.Condition), trouble: s.Trouble, epoch: s.View.Row.PrimaryEpoch}
+func logStateOf(s shard.Status) logState {
+	t := logState{registered: s.Registered, open: s.Open, role: s.State.Role, condition: string(s.Condition), trouble: s.Trouble, epoch: s.View.Row.PrimaryEpoch}
 	_, t.member = s.View.Row.Member(s.NodeID)
 	if s.View.Row.Primary != "" {
 		t.primary = Label(api.ViewShard(s.View), s.View.Row.Primary)
@@ -324,7 +323,8 @@ func tellOf(s shard.Status) told {
 	return t
 }
 
-func (t told) tell(log *slog.Logger, was told) {
+// logSince logs what is not as it was.
+func (t logState) logSince(log *slog.Logger, was logState) {
 	if t.primary != was.primary || t.epoch != was.epoch {
 		log.Info("the shard's primary", "primary", cmp.Or(t.primary, "none yet"), "epoch", t.epoch)
 	}
