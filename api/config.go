@@ -14,6 +14,7 @@ import (
 	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/shard/catalog"
 	"github.com/understudy-ha/understudy/store"
 )
 
@@ -44,7 +45,7 @@ type Config struct {
 	Monitor *Monitor
 	// Shards is what is known of the shards in the store, such as a [catalog.Catalog] that
 	// runs. Default: the server has nothing to say of shards.
-	Shards ShardDirectory
+	Shards catalog.AgedViews
 	// Token that may do everything, and manage the tokens of the store, which requests may bear as well. ""
 	// asks for none, and is only for loopback: see [CheckListen].
 	Token string

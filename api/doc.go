@@ -19,7 +19,7 @@
 //     form that no browser shows or runs as a page of this server.
 //   - A request for a value never waits where a copy that would do is here, and never
 //     longer than it asks for where none is. Age and freshness are as the peer has them.
-//   - What is said of shards comes from a directory that one reader of the store keeps for
+//   - What is said of shards comes from a catalog that one reader of the store keeps for
 //     all; the header Age tells how old it is. While the store does not answer, what was known
 //     is given, as a shard's primary continues meanwhile. What has become of a request is read
 //     from the store.

@@ -18,7 +18,7 @@ const (
 	shardsTrusted = 10 * time.Second
 )
 
-// collect adds what the directory knows. Labels are the names of shards, and ids and addresses of their nodes; there are
+// collect adds what the catalog knows. Labels are the names of shards, and ids and addresses of their nodes; there are
 // few, and they are bounded.
 func (p *shardPart) collect(m prometheus.Scrape) {
 	if p.dir == nil {

@@ -13,25 +13,16 @@ import (
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
+	"github.com/understudy-ha/understudy/shard/catalog"
 	"github.com/understudy-ha/understudy/store"
 )
 
-// errNoShards: the server has no directory of shards.
+// errNoShards: the server has no catalog of shards.
 var errNoShards = errors.New("this server has nothing to say of shards")
-
-// ShardDirectory is what is known of the shards, at no cost to the store, such as a [catalog.Catalog].
-type ShardDirectory interface {
-	Shard(name string) (shard.View, bool)
-	Shards() []shard.View
-	// Changed is closed at the next change; take it before the views.
-	Changed() <-chan struct{}
-	// Freshness tells how old the knowledge is, and why it is not newer.
-	Freshness() (time.Duration, error)
-}
 
 // shardPart answers for the shards.
 type shardPart struct {
-	dir      ShardDirectory // nil: the server has nothing to say of shards
+	dir      catalog.AgedViews // nil: the server has nothing to say of shards
 	registry shard.Registry
 	timeout  time.Duration
 	waits    *places
@@ -81,7 +72,7 @@ func (p *shardPart) changed() <-chan struct{} {
 	return p.dir.Changed()
 }
 
-// view returns a shard as the directory has it; one that it does not have yet is read.
+// view returns a shard as the catalog has it; one that it does not have yet is read.
 func (p *shardPart) view(ctx context.Context, name string) (shard.View, error) {
 	if v, ok := p.dir.Shard(name); ok {
 		return v, nil

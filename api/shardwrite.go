@@ -113,7 +113,7 @@ func (p *shardPart) getRequest(w http.ResponseWriter, r *http.Request) error {
 }
 
 // waitForRequest returns the state of a request when it has ended, or when the wait has. It reads the store only after the
-// directory has seen the shard's row change, and once a pollInterval: a thousand waits must not poll it.
+// catalog has seen the shard's row change, and once a pollInterval: a thousand waits must not poll it.
 func (p *shardPart) waitForRequest(w http.ResponseWriter, r *http.Request, name, id string, wait time.Duration) (apitype.ShardRequest, error) {
 	var out apitype.ShardRequest
 	var rev int64

@@ -37,7 +37,7 @@ func (b *poller) state(ctx context.Context, failed error) apitype.State {
 	if out.Monitor != nil && out.Monitor.Error == "" {
 		b.hasMonitor = b.s.monitor.isUsed(out.Monitor)
 	}
-	// The directory keeps its last knowledge while the store does not answer.
+	// The catalog keeps its last knowledge while the store does not answer.
 	if out.Shards = b.s.shards.state(); out.Shards != nil {
 		b.hasShards = out.Shards.Totals.Shards > 0 || b.hasShards && out.Shards.Error != ""
 	}

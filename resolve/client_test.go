@@ -17,6 +17,7 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/resolve"
 	"github.com/understudy-ha/understudy/shard"
+	"github.com/understudy-ha/understudy/shard/shardtest"
 	"github.com/understudy-ha/understudy/store/memory"
 )
 
@@ -94,7 +95,7 @@ func (w *world) client(change func(*resolve.ClientConfig)) *resolve.Client {
 }
 
 func TestLookup(t *testing.T) {
-	views := newShards().add("orders", view())
+	views := shardtest.NewViews(view())
 	w := newWorld(t, api.Config{Shards: views})
 	w.hold("billing", "web-1", "10.0.0.1:80")
 	clock := &stepped{Clock: lease.BootClock()}
@@ -134,7 +135,7 @@ func TestLookup(t *testing.T) {
 }
 
 func TestOtherServer(t *testing.T) {
-	w := newWorld(t, api.Config{Shards: newShards().add("orders", view())})
+	w := newWorld(t, api.Config{Shards: shardtest.NewViews(view())})
 	w.hold("billing", "web-1", "10.0.0.1:80")
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -162,10 +163,10 @@ func TestOtherServer(t *testing.T) {
 // TestLeaseHasEnded: a server whose reading is older than the lease in it cannot say, whatever was about to happen then, and the
 // next one is asked.
 func TestLeaseHasEnded(t *testing.T) {
-	old, moving := newShards().add("orders", view()), view()
-	moving.Row.Plan = &shard.Plan{Phase: shard.Pausing}
-	old.add("moving", moving)
-	w, next := newWorld(t, api.Config{Shards: old}), newWorld(t, api.Config{Shards: newShards().add("orders", view()).add("moving", moving)})
+	moving := view()
+	moving.Row.Name, moving.Row.Plan = "moving", &shard.Plan{Phase: shard.Pausing}
+	old := shardtest.NewViews(view(), moving)
+	w, next := newWorld(t, api.Config{Shards: old}), newWorld(t, api.Config{Shards: shardtest.NewViews(view(), moving)})
 	longest := time.Minute
 	client := func(servers ...string) *resolve.Client {
 		return w.client(func(cfg *resolve.ClientConfig) {
@@ -173,11 +174,11 @@ func TestLeaseHasEnded(t *testing.T) {
 		})
 	}
 	for _, name := range []string{"primary/orders", "primary/moving"} {
-		old.age = 3500 * time.Millisecond // of the 4 s that are left; the server says 3 s
+		old.Age = 3500 * time.Millisecond // of the 4 s that are left; the server says 3 s
 		if a, err := client(w.srv.URL).Lookup(t.Context(), name); err != nil || a.TTL != 0 || len(a.Holders) != 1 {
 			t.Errorf("%s, which may have ended: %v for %v, %v", name, a, a.TTL, err)
 		}
-		old.age = 4 * time.Second
+		old.Age = 4 * time.Second
 		if a, err := client(w.srv.URL).Lookup(t.Context(), name); !errors.Is(err, resolve.ErrStale) {
 			t.Errorf("%s, which has ended: %v for %v, %v", name, a, a.TTL, err)
 		}
@@ -189,11 +190,11 @@ func TestLeaseHasEnded(t *testing.T) {
 	// The same of the age that the client allows.
 	longest = time.Second
 	for _, name := range []string{"primary/orders", "replica/orders"} {
-		old.age = 500 * time.Millisecond
+		old.Age = 500 * time.Millisecond
 		if a, err := client(w.srv.URL).Lookup(t.Context(), name); err != nil || a.TTL != 0 || len(a.Holders) == 0 {
 			t.Errorf("%s, which may be too old: %v for %v, %v", name, a, a.TTL, err)
 		}
-		old.age = time.Second
+		old.Age = time.Second
 		if a, err := client(w.srv.URL).Lookup(t.Context(), name); !errors.Is(err, resolve.ErrStale) {
 			t.Errorf("%s, which is too old: %v for %v, %v", name, a, a.TTL, err)
 		}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/lease"
-	"github.com/understudy-ha/understudy/shard"
 	"github.com/understudy-ha/understudy/shard/catalog"
 )
 
@@ -24,14 +23,6 @@ const (
 	minReadTimeout, maxReadTimeout = 5 * time.Second, 30 * time.Second
 )
 
-// Shards is what a resolver needs of a [catalog.Catalog].
-type Shards interface {
-	Shard(name string) (shard.View, bool)
-	Shards() []shard.View
-	Changed() <-chan struct{}
-	Freshness() (time.Duration, error)
-}
-
 // ResolverConfig configures a [Resolver].
 type ResolverConfig struct {
 	// Store whose roles it reads. Required.
@@ -39,7 +30,7 @@ type ResolverConfig struct {
 	// Notifier that tells of changes. Default: none, and changes are seen at the next reading.
 	Notifier *lease.Notifier
 	// Shards, kept fresh elsewhere. Default: none.
-	Shards Shards
+	Shards catalog.AgedViews
 	// Roles that exist even if no instance ever held them or waits for them. See [Resolver.SetRoles].
 	Roles []string
 	// MaxAge is how long an answer may be believed at most after the reading on which it
@@ -81,7 +72,7 @@ func (c ResolverConfig) withDefaults() ResolverConfig {
 }
 
 // Resolver keeps the roles of a store for any number of readers, and looks the shards up in
-// a directory that is kept fresh elsewhere.
+// a catalog that is kept fresh elsewhere.
 type Resolver struct {
 	cfg  ResolverConfig
 	full bool // more roles than it keeps; only Run uses it

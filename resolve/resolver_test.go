@@ -14,7 +14,7 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/lease/leasetest"
 	"github.com/understudy-ha/understudy/resolve"
-	"github.com/understudy-ha/understudy/shard"
+	"github.com/understudy-ha/understudy/shard/shardtest"
 	"github.com/understudy-ha/understudy/store/memory"
 )
 
@@ -215,41 +215,6 @@ func keepsAnswers(t *testing.T, takes func() time.Duration, timing lease.Timing)
 	}
 }
 
-// shards that a test writes.
-type shards struct {
-	mu      sync.Mutex
-	views   map[string]shard.View
-	changed chan struct{}
-	age     time.Duration
-	failed  error
-}
-
-func (s *shards) Shard(name string) (shard.View, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	v, ok := s.views[name]
-	return v, ok
-}
-
-func (s *shards) Shards() (out []shard.View) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, v := range s.views {
-		out = append(out, v)
-	}
-	return out
-}
-
-func (s *shards) Changed() <-chan struct{}          { return s.changed }
-func (s *shards) Freshness() (time.Duration, error) { return s.age, s.failed }
-func (s *shards) add(name string, v shard.View) *shards {
-	v.Row.Name = name
-	s.views[name] = v
-	return s
-}
-func newShards() *shards {
-	return &shards{views: map[string]shard.View{}, changed: make(chan struct{})}
-}
 func role(of string) resolve.Name { return resolve.Name{Kind: resolve.Role, Of: of} }
 func find(b *resolve.Resolver, n resolve.Name) (string, bool, error) {
 	a, above, err := b.Find(n)
@@ -285,7 +250,9 @@ func TestBook(t *testing.T) {
 		clock := &leasetest.BubbleClock{}
 		notifier := lease.NewNotifier(link, clock, nil)
 		background(t, func(ctx context.Context) { _ = notifier.Run(ctx) })
-		views := newShards().add("Orders", view())
+		named := view()
+		named.Row.Name = "Orders"
+		views := shardtest.NewViews(named)
 		b, err := resolve.NewResolver(resolve.ResolverConfig{Store: link, Notifier: notifier, Shards: views, Roles: []string{"configured"}, Clock: clock})
 		if err != nil {
 			t.Fatal(err)
@@ -350,7 +317,7 @@ func TestBook(t *testing.T) {
 				t.Errorf("after 5 s: %s: %v", n, err)
 			}
 		}
-		views.age, views.failed = 5*time.Second, lease.ErrUnavailable
+		views.Age, views.Err = 5*time.Second, lease.ErrUnavailable
 		if _, _, err := b.Find(resolve.Name{Kind: resolve.Primary, Of: "orders"}); !errors.Is(err, resolve.ErrStale) || !errors.Is(err, lease.ErrUnavailable) {
 			t.Errorf("shards, after 5 s: %v", err)
 		}

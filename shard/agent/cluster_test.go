@@ -15,6 +15,7 @@ import (
 	"github.com/understudy-ha/understudy/lease/leasetest"
 	"github.com/understudy-ha/understudy/shard"
 	"github.com/understudy-ha/understudy/shard/agent"
+	"github.com/understudy-ha/understudy/shard/catalog"
 	"github.com/understudy-ha/understudy/shard/shardtest"
 	"github.com/understudy-ha/understudy/store/memory"
 )
@@ -253,4 +254,7 @@ func (c *cluster) oneWriter(h *host) {
 	}
 }
 
-var _ lease.Clock = (*leasetest.BubbleClock)(nil)
+var (
+	_ lease.Clock   = (*leasetest.BubbleClock)(nil)
+	_ catalog.Views = (*agent.Agent)(nil)
+)

@@ -16,14 +16,14 @@ import (
 	"github.com/understudy-ha/understudy/shard"
 )
 
-// Limits of a directory.
+// Limits of a catalog.
 const (
 	MaxShards = 20_000 // shards that it keeps; those with the greatest names are left out
 	maxWoken  = 1024   // shards that wait to be looked at; the others wait for the next round
 	page      = 200    // shards of one reading, so that a shard that changed need not wait for all
 )
 
-// Config is what a directory needs.
+// Config is what a catalog needs.
 type Config struct {
 	// Registry that it reads. Required.
 	Registry shard.Registry
@@ -45,7 +45,7 @@ type Config struct {
 func (c Config) Validate() error {
 	switch {
 	case c.Registry == nil:
-		return fmt.Errorf("%w: a directory of shards needs a registry", lease.ErrInvalid)
+		return fmt.Errorf("%w: a catalog of shards needs a registry", lease.ErrInvalid)
 	case c.Interval < 0 || c.Most < 0 || c.Timeout < 0:
 		return fmt.Errorf("%w: intervals and time-outs cannot be negative", lease.ErrInvalid)
 	}
@@ -85,7 +85,7 @@ type Catalog struct {
 	full bool // the latest complete round found more than MaxShards; Run's alone
 }
 
-// New makes a directory, which is empty until [Catalog.Run] runs.
+// New makes a catalog, which is empty until [Catalog.Run] runs.
 func New(cfg Config) (*Catalog, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -98,20 +98,20 @@ func New(cfg Config) (*Catalog, error) {
 
 // Shard returns the view of a shard as it was read last. It belongs to all readers:
 // do not change it.
-func (d *Catalog) Shard(name string) (shard.View, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	v, ok := d.views[name]
+func (c *Catalog) Shard(name string) (shard.View, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v, ok := c.views[name]
 	return v, ok
 }
 
 // Shards returns all views, by name. They belong to all readers: do not change them.
-func (d *Catalog) Shards() []shard.View {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	out := make([]shard.View, len(d.names))
-	for i, name := range d.names {
-		out[i] = d.views[name]
+func (c *Catalog) Shards() []shard.View {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := make([]shard.View, len(c.names))
+	for i, name := range c.names {
+		out[i] = c.views[name]
 	}
 	return out
 }
@@ -119,43 +119,43 @@ func (d *Catalog) Shards() []shard.View {
 // Changed is closed at the next change that matters to who looks for a node: a row, a
 // role, an address, a condition, a node that falls silent or returns. Transaction ids and ages
 // change all the time and do not count. Take the channel before the views.
-func (d *Catalog) Changed() <-chan struct{} {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.changed
+func (c *Catalog) Changed() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.changed
 }
 
 // Freshness tells how long ago the last complete reading began, and why the latest call
 // failed, nil if it did not. Before the first reading the error is [shard.ErrNotFound] or why it fails.
-func (d *Catalog) Freshness() (time.Duration, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !d.read {
-		if d.failed == nil {
+func (c *Catalog) Freshness() (time.Duration, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.read {
+		if c.failed == nil {
 			return 0, fmt.Errorf("%w: the shards have not been read yet", shard.ErrNotFound)
 		}
-		return 0, d.failed
+		return 0, c.failed
 	}
-	return d.cfg.Clock.Now() - d.fresh, d.failed
+	return c.cfg.Clock.Now() - c.fresh, c.failed
 }
 
 // Run reads until ctx ends, and returns nil when all that it started has stopped.
-func (d *Catalog) Run(ctx context.Context) error {
+func (c *Catalog) Run(ctx context.Context) error {
 	var watch sync.WaitGroup
-	watch.Go(func() { d.watch(ctx) })
+	watch.Go(func() { c.watch(ctx) })
 	defer watch.Wait()
 	for least, most := time.Duration(0), time.Duration(0); ; {
-		if !d.rest(ctx, least, most) {
+		if !c.rest(ctx, least, most) {
 			return nil
 		}
-		started := d.cfg.Clock.Now()
-		life, err := d.round(ctx)
+		started := c.cfg.Clock.Now()
+		life, err := c.round(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
-		d.outcome(started, err)
-		interval := d.cfg.Interval + d.cfg.Interval/4 - rand.N(d.cfg.Interval/2+1)
-		least, most = NextReading(interval, d.cfg.Clock.Now()-started, life)
+		c.endRound(started, err)
+		interval := c.cfg.Interval + c.cfg.Interval/4 - rand.N(c.cfg.Interval/2+1)
+		least, most = NextReading(interval, c.cfg.Clock.Now()-started, life)
 		if err != nil {
 			least, most = interval, interval // it was waiting, not work
 		}
@@ -164,9 +164,9 @@ func (d *Catalog) Run(ctx context.Context) error {
 
 // rest waits for most, or for least when everything may have changed, looking at shards that were woken
 // meanwhile. It is false when ctx ended.
-func (d *Catalog) rest(ctx context.Context, least, most time.Duration) bool {
-	began := d.cfg.Clock.Now()
-	timer, stop := d.cfg.Clock.Timer(most)
+func (c *Catalog) rest(ctx context.Context, least, most time.Duration) bool {
+	began := c.cfg.Clock.Now()
+	timer, stop := c.cfg.Clock.Timer(most)
 	defer func() { stop() }()
 	for soon := false; ; {
 		select {
@@ -174,196 +174,197 @@ func (d *Catalog) rest(ctx context.Context, least, most time.Duration) bool {
 			return false
 		case <-timer:
 			return true
-		case <-d.wake:
-			d.mu.Lock()
-			all := d.all
-			d.mu.Unlock()
+		case <-c.wake:
+			c.mu.Lock()
+			all := c.all
+			c.mu.Unlock()
 			if all && !soon {
 				soon = true
 				stop()
-				timer, stop = d.cfg.Clock.Timer(max(0, least-(d.cfg.Clock.Now()-began)))
+				timer, stop = c.cfg.Clock.Timer(max(0, least-(c.cfg.Clock.Now()-began)))
 			}
-			d.look(ctx)
+			c.readWoken(ctx)
 		}
 	}
 }
 
 // round reads all shards, page by page, and returns for how long all of it can be believed.
-func (d *Catalog) round(ctx context.Context) (life time.Duration, err error) {
-	life = d.cfg.Most
-	d.mu.Lock()
-	d.all = false
-	d.mu.Unlock()
+func (c *Catalog) round(ctx context.Context) (life time.Duration, err error) {
+	life = c.cfg.Most
+	c.mu.Lock()
+	c.all = false
+	c.mu.Unlock()
 	for after, n := "", 0; ; {
-		views, err := d.list(ctx, after)
+		views, err := c.list(ctx, after)
 		if err != nil {
 			return life, err
 		}
 		if n += len(views); n > MaxShards {
-			if !d.full {
-				d.cfg.Logger.Warn("more shards than the catalog keeps; the others cannot be found through it", "most", MaxShards)
+			if !c.full {
+				c.cfg.Logger.Warn("more shards than the catalog keeps; the others cannot be found through it", "most", MaxShards)
 			}
-			d.full = true
+			c.full = true
 			return life, nil
 		}
 		last := len(views) < page
 		if len(views) > 0 && views[0].Row.Name <= after {
 			return life, fmt.Errorf("shard: the registry lists %q after %q", views[0].Row.Name, after)
 		}
-		d.take(after, views, last)
+		c.replacePage(after, views, last)
 		for _, v := range views {
 			life = remainingLife(v, life)
 		}
 		if last {
-			d.full = false
+			c.full = false
 			return life, nil
 		}
 		after = views[len(views)-1].Row.Name
-		d.look(ctx)
+		c.readWoken(ctx)
 	}
 }
 
-func (d *Catalog) list(ctx context.Context, after string) ([]shard.View, error) {
-	ctx, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
+func (c *Catalog) list(ctx context.Context, after string) ([]shard.View, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
-	return d.cfg.Registry.List(ctx, after, page)
+	return c.cfg.Registry.List(ctx, after, page)
 }
 
-// take puts a page in the place of all that was known between after and its end.
-func (d *Catalog) take(after string, views []shard.View, last bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+// replacePage puts a page in the place of all that was known between after and its end.
+func (c *Catalog) replacePage(after string, views []shard.View, last bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	changed := false
 	seen := make(map[string]bool, len(views))
 	for _, v := range views {
 		seen[v.Row.Name] = true
-		changed = d.put(v) || changed
+		changed = c.put(v) || changed
 	}
-	from, found := slices.BinarySearch(d.names, after)
+	from, found := slices.BinarySearch(c.names, after)
 	if found {
 		from++
 	}
-	to := len(d.names)
+	to := len(c.names)
 	if !last {
-		to, _ = slices.BinarySearch(d.names, views[len(views)-1].Row.Name)
+		to, _ = slices.BinarySearch(c.names, views[len(views)-1].Row.Name)
 	}
-	for _, name := range slices.Clone(d.names[from:to]) {
+	for _, name := range slices.Clone(c.names[from:to]) {
 		if !seen[name] {
-			d.drop(name)
+			c.drop(name)
 			changed = true
 		}
 	}
-	d.tell(changed)
+	c.wakeReaders(changed)
 }
 
-// look reads the shards that were woken. What fails waits for the next round.
-func (d *Catalog) look(ctx context.Context) {
-	d.mu.Lock()
-	woken := d.woken
-	d.woken = map[string]struct{}{}
-	d.mu.Unlock()
+// readWoken reads the shards that were woken. What fails waits for the next round.
+func (c *Catalog) readWoken(ctx context.Context) {
+	c.mu.Lock()
+	woken := c.woken
+	c.woken = map[string]struct{}{}
+	c.mu.Unlock()
 	for name := range woken {
-		v, err := d.lookAt(ctx, name)
-		d.mu.Lock()
+		v, err := c.readOne(ctx, name)
+		c.mu.Lock()
 		switch {
 		case err == nil:
-			d.tell(d.put(v))
+			c.wakeReaders(c.put(v))
 		case errors.Is(err, shard.ErrNotFound):
-			d.tell(d.drop(name))
+			c.wakeReaders(c.drop(name))
 		}
-		d.mu.Unlock()
+		c.mu.Unlock()
 		if err != nil && !errors.Is(err, shard.ErrNotFound) {
 			return // the store does not answer; the round will tell
 		}
 	}
 }
 
-func (d *Catalog) lookAt(ctx context.Context, name string) (shard.View, error) {
-	ctx, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
+func (c *Catalog) readOne(ctx context.Context, name string) (shard.View, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
-	return d.cfg.Registry.ReadView(ctx, name)
+	return c.cfg.Registry.ReadView(ctx, name)
 }
 
 // put keeps a view, with the lock held, and reports whether it brings anything new.
-func (d *Catalog) put(v shard.View) bool {
+func (c *Catalog) put(v shard.View) bool {
 	v.Row.Secret = "" // no reader needs it
-	old, known := d.views[v.Row.Name]
+	old, known := c.views[v.Row.Name]
 	if !known {
-		if len(d.names) >= MaxShards {
+		if len(c.names) >= MaxShards {
 			return false
 		}
-		at, _ := slices.BinarySearch(d.names, v.Row.Name)
-		d.names = slices.Insert(d.names, at, v.Row.Name)
+		at, _ := slices.BinarySearch(c.names, v.Row.Name)
+		c.names = slices.Insert(c.names, at, v.Row.Name)
 	}
-	d.views[v.Row.Name] = v
+	c.views[v.Row.Name] = v
 	return !known || !alike(old, v)
 }
 
-func (d *Catalog) drop(name string) bool {
-	at, found := slices.BinarySearch(d.names, name)
+func (c *Catalog) drop(name string) bool {
+	at, found := slices.BinarySearch(c.names, name)
 	if !found {
 		return false
 	}
-	d.names = slices.Delete(d.names, at, at+1)
-	delete(d.views, name)
+	c.names = slices.Delete(c.names, at, at+1)
+	delete(c.views, name)
 	return true
 }
 
-// tell wakes the readers, with the lock held.
-func (d *Catalog) tell(changed bool) {
+// wakeReaders tells them of a change, with the lock held.
+func (c *Catalog) wakeReaders(changed bool) {
 	if changed {
-		close(d.changed)
-		d.changed = make(chan struct{})
+		close(c.changed)
+		c.changed = make(chan struct{})
 	}
 }
 
-// outcome of a round.
-func (d *Catalog) outcome(started time.Duration, err error) {
-	d.mu.Lock()
-	before := d.failed
-	d.failed = err
+// endRound keeps the outcome of a round.
+func (c *Catalog) endRound(started time.Duration, err error) {
+	c.mu.Lock()
+	before := c.failed
+	c.failed = err
 	if err == nil {
-		d.fresh, d.read = started, true
+		c.fresh, c.read = started, true
 	}
-	d.mu.Unlock()
+	c.mu.Unlock()
 	switch {
 	case err != nil && before == nil:
-		d.cfg.Logger.Warn("shards cannot be read; what was known is kept", "err", err)
+		c.cfg.Logger.Warn("shards cannot be read; what was known is kept", "err", err)
 	case err == nil && before != nil:
-		d.cfg.Logger.Info(lease.StoreAnswers, "reading", "shards")
+		c.cfg.Logger.Info(lease.StoreAnswers, "reading", "shards")
 	}
 }
 
 // watch lets changes be seen at once. It starts over when the watch breaks.
-func (d *Catalog) watch(ctx context.Context) {
+func (c *Catalog) watch(ctx context.Context) {
 	const first, most = 50 * time.Millisecond, 5 * time.Second
 	for retry := (backoff.Backoff{First: first, Most: most}); ; {
-		started := d.cfg.Clock.Now()
-		err := d.cfg.Registry.Watch(ctx, "", d.woke)
+		started := c.cfg.Clock.Now()
+		err := c.cfg.Registry.Watch(ctx, "", c.noteChange)
 		if ctx.Err() != nil || errors.Is(err, errors.ErrUnsupported) {
 			return
 		}
-		if d.cfg.Clock.Now()-started > most {
+		if c.cfg.Clock.Now()-started > most {
 			retry.Reset()
 		}
-		d.cfg.Logger.Debug("watching the shards broke; reading goes on", "err", err)
-		if !lease.Sleep(ctx, d.cfg.Clock, retry.Next()) {
+		c.cfg.Logger.Debug("watching the shards broke; reading goes on", "err", err)
+		if !lease.Sleep(ctx, c.cfg.Clock, retry.Next()) {
 			return
 		}
 	}
 }
 
-func (d *Catalog) woke(name string) {
-	d.mu.Lock()
+// noteChange remembers what is to be read again: a shard, or with "" everything.
+func (c *Catalog) noteChange(name string) {
+	c.mu.Lock()
 	switch {
 	case name == "":
-		d.all = true
-	case len(d.woken) < maxWoken: // the next round sees the others
-		d.woken[name] = struct{}{}
+		c.all = true
+	case len(c.woken) < maxWoken: // the next round sees the others
+		c.woken[name] = struct{}{}
 	}
-	d.mu.Unlock()
+	c.mu.Unlock()
 	select {
-	case d.wake <- struct{}{}:
+	case c.wake <- struct{}{}:
 	default:
 	}
 }

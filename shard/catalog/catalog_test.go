@@ -19,7 +19,7 @@ import (
 	"github.com/understudy-ha/understudy/shard/catalog"
 )
 
-// shelf is a registry of which only what a directory uses is there.
+// shelf is a registry of which only what a catalog uses is there.
 type shelf struct {
 	shard.Registry
 	mu     sync.Mutex
@@ -109,7 +109,9 @@ func (s *shelf) counts() (lists, looks int) {
 	return s.lists, s.looks
 }
 
-// runs a directory in a bubble, and stops it at the end.
+var _ catalog.AgedViews = (*catalog.Catalog)(nil)
+
+// runs a catalog in a bubble, and stops it at the end.
 func runs(t *testing.T, s *shelf, f func(d *catalog.Catalog)) {
 	synctest.Test(t, func(t *testing.T) {
 		d, err := catalog.New(catalog.Config{Registry: s, Clock: bubbleClock{}})
@@ -157,7 +159,7 @@ func is(c <-chan struct{}) bool {
 	}
 }
 
-func TestDirectoryReads(t *testing.T) {
+func TestCatalogReads(t *testing.T) {
 	s := newShelf("b", "a")
 	runs(t, s, func(d *catalog.Catalog) {
 		if got := names(d); got != "a b" {
@@ -181,7 +183,7 @@ func TestDirectoryReads(t *testing.T) {
 	})
 }
 
-func TestDirectoryIsWoken(t *testing.T) {
+func TestCatalogIsWoken(t *testing.T) {
 	s := newShelf("a", "b")
 	runs(t, s, func(d *catalog.Catalog) {
 		time.Sleep(time.Second)
@@ -204,8 +206,8 @@ func TestDirectoryIsWoken(t *testing.T) {
 	})
 }
 
-// TestDirectoryTells tells what is a change and what is none.
-func TestDirectoryTells(t *testing.T) {
+// TestCatalogTells tells what is a change and what is none.
+func TestCatalogTells(t *testing.T) {
 	record := shard.Record{ID: "n", Address: "h:1", Role: shard.Replica, Condition: shard.Up, Timeout: time.Second, Link: &shard.Upstream{Up: true}}
 	for _, c := range []struct {
 		name string
@@ -247,7 +249,7 @@ func TestDirectoryTells(t *testing.T) {
 	}
 }
 
-func TestDirectoryKeepsWhatItHad(t *testing.T) {
+func TestCatalogKeepsWhatItHad(t *testing.T) {
 	s := newShelf("a")
 	runs(t, s, func(d *catalog.Catalog) {
 		s.do("", func() { s.fail = lease.ErrUnavailable })
@@ -270,7 +272,7 @@ func TestDirectoryKeepsWhatItHad(t *testing.T) {
 	})
 }
 
-func TestDirectoryPages(t *testing.T) {
+func TestCatalogPages(t *testing.T) {
 	s := newShelf()
 	for i := range 1001 {
 		n := fmt.Sprintf("s%04d", i)
@@ -325,9 +327,9 @@ func TestTooManyShards(t *testing.T) {
 	})
 }
 
-// TestDirectoryWhileReading shows that a change need not wait for a long reading of all, which
+// TestCatalogWhileReading shows that a change need not wait for a long reading of all, which
 // also rests longer than it works.
-func TestDirectoryWhileReading(t *testing.T) {
+func TestCatalogWhileReading(t *testing.T) {
 	s := newShelf()
 	s.slow = 100 * time.Millisecond
 	for i := range 1000 {
@@ -348,7 +350,7 @@ func TestDirectoryWhileReading(t *testing.T) {
 	})
 }
 
-func TestDirectoryWatch(t *testing.T) {
+func TestCatalogWatch(t *testing.T) {
 	for _, err := range []error{errors.ErrUnsupported, errors.New("broken")} {
 		s := newShelf("a")
 		s.watch = err

@@ -30,9 +30,9 @@ func TestReadAgain(t *testing.T) {
 	}
 }
 
-// TestDirectoryOnASlowStore: readings that take long are made often enough that nothing ends in between, and no
+// TestCatalogOnASlowStore: readings that take long are made often enough that nothing ends in between, and no
 // more often.
-func TestDirectoryOnASlowStore(t *testing.T) {
+func TestCatalogOnASlowStore(t *testing.T) {
 	for _, slow := range []time.Duration{0, 100 * time.Millisecond, 300 * time.Millisecond, time.Second, 1500 * time.Millisecond} {
 		const life = 4 * time.Second // of a lease of 5 s that is renewed every second
 		s := newShelf()
@@ -56,8 +56,8 @@ func TestDirectoryOnASlowStore(t *testing.T) {
 	}
 }
 
-// TestDirectoryOfShortLeases: what ends sooner than an interval is read more often.
-func TestDirectoryOfShortLeases(t *testing.T) {
+// TestCatalogOfShortLeases: what ends sooner than an interval is read more often.
+func TestCatalogOfShortLeases(t *testing.T) {
 	const life = 800 * time.Millisecond
 	s := newShelf()
 	s.views["a"] = shard.View{

@@ -8,14 +8,8 @@ import (
 
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
+	"github.com/understudy-ha/understudy/shard/catalog"
 )
-
-// Whereabouts is what is known of shards: a [catalog.Catalog], or an agent. Views belong to all
-// readers.
-type Whereabouts interface {
-	Shard(name string) (shard.View, bool)
-	Changed() <-chan struct{}
-}
 
 // Route is where connections lead.
 type Route string
@@ -29,7 +23,7 @@ const (
 // Config of a proxy.
 type Config struct {
 	// Where the nodes are. Required.
-	Where Whereabouts
+	Where catalog.Views
 	// Shard that it leads to. Required.
 	Shard string
 	// Route is Primary by default.

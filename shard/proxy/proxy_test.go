@@ -16,47 +16,9 @@ import (
 	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
-	"github.com/understudy-ha/understudy/shard/agent"
-	"github.com/understudy-ha/understudy/shard/catalog"
 	"github.com/understudy-ha/understudy/shard/proxy"
+	"github.com/understudy-ha/understudy/shard/shardtest"
 )
-
-var (
-	_ proxy.Whereabouts = (*agent.Agent)(nil)
-	_ proxy.Whereabouts = (*catalog.Catalog)(nil)
-)
-
-// world is what is known of the shard "s".
-type world struct {
-	mu      sync.Mutex
-	view    shard.View
-	known   bool
-	changed chan struct{}
-}
-
-func newWorld(v shard.View) *world {
-	return &world{view: v, known: true, changed: make(chan struct{})}
-}
-
-func (w *world) Shard(name string) (shard.View, bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.view, w.known && name == "s"
-}
-
-func (w *world) Changed() <-chan struct{} {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.changed
-}
-
-func (w *world) set(v shard.View) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.view = v
-	close(w.changed)
-	w.changed = make(chan struct{})
-}
 
 func id(n int) string { return fmt.Sprintf("%040x", n) }
 
@@ -172,23 +134,23 @@ func (c *client) want(line string) {
 
 func TestFollowsThePrimary(t *testing.T) {
 	a, b := node(t, "a"), node(t, "b")
-	w := newWorld(view(1, a, b))
+	w := shardtest.NewViews(view(1, a, b))
 	address, p := serve(t, proxy.Config{Where: w})
 	old := dial(t, address)
 	old.want("a")
 	fmt.Fprintln(old, "hello")
 	old.want("hello")
 
-	w.set(failing(view(1, a, b)))
+	w.Set(failing(view(1, a, b)))
 	old.want("end") // although the old one is well
 	waiting := dial(t, address)
-	w.set(view(2, a, b))
+	w.Set(view(2, a, b))
 	waiting.want("b")
 	dial(t, address).want("b")
 
 	again := view(2, a, b)
 	again.Row.PrimaryEpoch = 5
-	w.set(again)
+	w.Set(again)
 	waiting.want("end") // the same node, but another epoch
 	if st := p.Stats(); st.Deposed != 3 || st.Accepted != 3 {
 		t.Errorf("%+v", st)
@@ -196,7 +158,7 @@ func TestFollowsThePrimary(t *testing.T) {
 }
 
 func TestHalfClose(t *testing.T) {
-	address, p := serve(t, proxy.Config{Where: newWorld(view(1, node(t, "a")))})
+	address, p := serve(t, proxy.Config{Where: shardtest.NewViews(view(1, node(t, "a")))})
 	c := dial(t, address)
 	c.want("a")
 	fmt.Fprintln(c, "last words")
@@ -215,10 +177,10 @@ func TestHalfClose(t *testing.T) {
 }
 
 func TestNobody(t *testing.T) {
-	for name, w := range map[string]*world{
-		"no primary": newWorld(failing(view(1, "127.0.0.1:1"))),
-		"refused":    newWorld(view(1, nowhere(t))),
-		"unknown":    {changed: make(chan struct{})},
+	for name, w := range map[string]*shardtest.Views{
+		"no primary": shardtest.NewViews(failing(view(1, "127.0.0.1:1"))),
+		"refused":    shardtest.NewViews(view(1, nowhere(t))),
+		"unknown":    shardtest.NewViews(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			address, p := serve(t, proxy.Config{Where: w, Wait: 50 * time.Millisecond})
@@ -236,22 +198,19 @@ func TestNobody(t *testing.T) {
 // TestWaitsForRestart shows that a primary that is back within the wait is reached.
 func TestWaitsForRestart(t *testing.T) {
 	at := nowhere(t)
-	w := newWorld(view(1, at))
+	w := shardtest.NewViews(view(1, at))
 	address, _ := serve(t, proxy.Config{Where: w, Wait: time.Minute})
 	c := dial(t, address)
-	w.set(view(1, node(t, "a")))
+	w.Set(view(1, node(t, "a")))
 	c.want("a")
 }
 
 func TestUnknownKeepsConnections(t *testing.T) {
-	w := newWorld(view(1, node(t, "a")))
+	w := shardtest.NewViews(view(1, node(t, "a")))
 	address, p := serve(t, proxy.Config{Where: w})
 	c := dial(t, address)
 	c.want("a")
-	w.mu.Lock()
-	w.known = false
-	w.mu.Unlock()
-	w.set(w.view)
+	w.Set()
 	fmt.Fprintln(c, "still there")
 	c.want("still there")
 	if st := p.Stats(); st.Deposed != 0 {
@@ -261,7 +220,7 @@ func TestUnknownKeepsConnections(t *testing.T) {
 
 func TestReplicas(t *testing.T) {
 	a, b, c := node(t, "a"), node(t, "b"), node(t, "c")
-	w := newWorld(view(1, a, b, c))
+	w := shardtest.NewViews(view(1, a, b, c))
 	address, _ := serve(t, proxy.Config{Where: w, Route: proxy.Replicas})
 	one, two := dial(t, address), dial(t, address)
 	got := map[string]*client{one.line(): one, two.line(): two}
@@ -270,7 +229,7 @@ func TestReplicas(t *testing.T) {
 	}
 	promoted := view(2, a, b, c)
 	promoted.Nodes[2].Condition = shard.Down
-	w.set(promoted)
+	w.Set(promoted)
 	got["c"].want("end")
 	fmt.Fprintln(got["b"], "still there")
 	got["b"].want("still there")
@@ -278,19 +237,19 @@ func TestReplicas(t *testing.T) {
 
 	alone := view(2, a, b, c)
 	alone.Nodes[0].Synced, alone.Nodes[2].Condition = false, shard.Down
-	w.set(alone)
+	w.Set(alone)
 	dial(t, address).want("b") // the primary, for want of another
 }
 
 func TestReplicaRefuses(t *testing.T) {
 	c := node(t, "c")
-	address, _ := serve(t, proxy.Config{Where: newWorld(view(1, nowhere(t), nowhere(t), c)), Route: proxy.Replicas})
+	address, _ := serve(t, proxy.Config{Where: shardtest.NewViews(view(1, nowhere(t), nowhere(t), c)), Route: proxy.Replicas})
 	dial(t, address).want("c")
 	dial(t, address).want("c")
 }
 
 func TestLimit(t *testing.T) {
-	address, p := serve(t, proxy.Config{Where: newWorld(view(1, node(t, "a"))), MaxConns: 1})
+	address, p := serve(t, proxy.Config{Where: shardtest.NewViews(view(1, node(t, "a"))), MaxConns: 1})
 	dial(t, address).want("a")
 	dial(t, address).want("end")
 	if st := p.Stats(); st.Refused != 1 {
@@ -299,7 +258,7 @@ func TestLimit(t *testing.T) {
 }
 
 func TestDrain(t *testing.T) {
-	p, err := proxy.New(proxy.Config{Where: newWorld(view(1, node(t, "a"))), Shard: "s", Drain: time.Minute})
+	p, err := proxy.New(proxy.Config{Where: shardtest.NewViews(view(1, node(t, "a"))), Shard: "s", Drain: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -333,7 +292,7 @@ func TestDrain(t *testing.T) {
 // that is not the primary.
 func TestMany(t *testing.T) {
 	nodes := []string{node(t, "1"), node(t, "2"), node(t, "3")}
-	w := newWorld(view(1, nodes...))
+	w := shardtest.NewViews(view(1, nodes...))
 	address, _ := serve(t, proxy.Config{Where: w})
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
@@ -355,8 +314,8 @@ func TestMany(t *testing.T) {
 	}
 	for n := range 50 {
 		primary := n%3 + 1
-		w.set(failing(view(n%3+1, nodes...)))
-		w.set(view(primary, nodes...))
+		w.Set(failing(view(n%3+1, nodes...)))
+		w.Set(view(primary, nodes...))
 		dial(t, address).want(fmt.Sprint(primary))
 	}
 	cancel()
@@ -366,7 +325,7 @@ func TestMany(t *testing.T) {
 // turned shows the first view to the watch and to the first choice of a node, and another from then on,
 // without telling anybody.
 type turned struct {
-	*world
+	*shardtest.Views
 	first shard.View
 	shown atomic.Int32
 }
@@ -375,14 +334,14 @@ func (w *turned) Shard(name string) (shard.View, bool) {
 	if w.shown.Add(1) <= 2 {
 		return w.first, true
 	}
-	return w.world.Shard(name)
+	return w.Views.Shard(name)
 }
 
 // TestChangeWhileConnecting shows that a change between the choice of a node and the connection to it
 // is not missed.
 func TestChangeWhileConnecting(t *testing.T) {
 	a, b := node(t, "a"), node(t, "b")
-	w := &turned{world: newWorld(view(2, a, b)), first: view(1, a, b)}
+	w := &turned{Views: shardtest.NewViews(view(2, a, b)), first: view(1, a, b)}
 	address, p := serve(t, proxy.Config{Where: w})
 	realserver.Eventually(t, time.Minute, "the proxy watches", func() error {
 		if w.shown.Load() == 0 {
@@ -397,7 +356,7 @@ func TestChangeWhileConnecting(t *testing.T) {
 }
 
 func TestConfig(t *testing.T) {
-	w := newWorld(shard.View{})
+	w := shardtest.NewViews(shard.View{})
 	for _, c := range []proxy.Config{
 		{}, {Where: w}, {Where: w, Shard: "a b"}, {Where: w, Shard: "s", Route: "both"}, {Where: w, Shard: "s", Wait: -1},
 	} {

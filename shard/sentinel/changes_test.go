@@ -107,7 +107,7 @@ func TestChanges(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var known *told
+			var known *announced
 			for i, v := range c.views {
 				m, ok := masterOf(v, "")
 				if !ok {

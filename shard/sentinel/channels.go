@@ -22,11 +22,11 @@ func (c *conn) list(kind string) *[]string {
 // connection to the primary at every such message, and subscribes again.
 func (c *conn) subscribe(_ context.Context, args []string) {
 	kind := strings.ToLower(args[0])
-	fresh := !c.hears(switchMaster)
+	fresh := !c.isSubscribedTo(switchMaster)
 	defer func() {
-		if fresh && c.hears(switchMaster) {
+		if fresh && c.isSubscribedTo(switchMaster) {
 			for _, m := range c.srv.since(c.asked) {
-				c.hear(m)
+				c.queueMessage(m)
 			}
 		}
 	}()
@@ -78,7 +78,7 @@ func (c *conn) confirm(w *resp.Writer, kind, name string) {
 }
 
 // hears reports whether messages of a channel are subscribed to.
-func (c *conn) hears(channel string) bool {
+func (c *conn) isSubscribedTo(channel string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Contains(c.channels, channel) || slices.ContainsFunc(c.patterns, func(p string) bool { return glob.MatchRedis(p, channel) })

@@ -121,7 +121,7 @@ func (c *conn) authenticate(_ context.Context, args []string) {
 		c.error("ERR syntax error")
 	case cfg.Password == "" && len(args) == 2:
 		c.error("ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?")
-	case len(args) == 2 && c.let("default", args[1]), len(args) == 3 && c.let(args[1], args[2]):
+	case len(args) == 2 && c.logIn("default", args[1]), len(args) == 3 && c.logIn(args[1], args[2]):
 		c.simple("OK")
 	default:
 		c.error(wrongPass)
@@ -130,8 +130,8 @@ func (c *conn) authenticate(_ context.Context, args []string) {
 
 const wrongPass = "WRONGPASS invalid username-password pair or user is disabled."
 
-// let authenticates. A password alone is that of whatever user there is.
-func (c *conn) let(user, password string) bool {
+// logIn reports whether the password is right, and remembers it. A password alone is that of whatever user there is.
+func (c *conn) logIn(user, password string) bool {
 	cfg := c.srv.cfg
 	if cfg.Password == "" {
 		return user == "default" // who may do all without a password, as in Redis
@@ -160,7 +160,7 @@ func (c *conn) hello(_ context.Context, args []string) {
 	for i := 2; i < len(args); {
 		switch option := strings.ToLower(args[i]); {
 		case option == "auth" && i+2 < len(args):
-			if !c.let(args[i+1], args[i+2]) {
+			if !c.logIn(args[i+1], args[i+2]) {
 				c.error(wrongPass)
 				return
 			}

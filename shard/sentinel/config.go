@@ -10,20 +10,13 @@ import (
 
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
+	"github.com/understudy-ha/understudy/shard/catalog"
 )
-
-// Whereabouts is what is known of shards: a [catalog.Catalog] of all, or an agent of its
-// own. Views belong to all readers.
-type Whereabouts interface {
-	Shard(name string) (shard.View, bool)
-	Shards() []shard.View
-	Changed() <-chan struct{}
-}
 
 // Config of a server.
 type Config struct {
 	// Where the shards are. Required.
-	Where Whereabouts
+	Where catalog.Views
 	// Password that clients must give; "" asks for none. Username is that of AUTH with two
 	// arguments. Default "default".
 	Password, Username string

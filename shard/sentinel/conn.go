@@ -112,9 +112,9 @@ func (c *conn) room() bool {
 	return !c.closed
 }
 
-// hear passes a message on, if it was subscribed to. It is false when the client was
+// queueMessage passes a message on, if the client has subscribed to it. It is false when the client was
 // disconnected because too much waits for it.
-func (c *conn) hear(m message) bool {
+func (c *conn) queueMessage(m message) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.last || len(c.channels)+len(c.patterns) == 0 {

@@ -14,19 +14,20 @@ import (
 
 	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/shard/sentinel"
+	"github.com/understudy-ha/understudy/shard/shardtest"
 )
 
 // pair is a primary with a replica, and what moves clients from one to the other.
 type pair struct {
 	servers [2]*realserver.RedisServer
-	world   *world
+	world   *shardtest.Views
 }
 
 func newPair(t *testing.T, name string) *pair {
 	p := &pair{}
 	p.servers[0] = realserver.Redis(t, realserver.RedisOptions{})
 	p.servers[1] = realserver.Redis(t, realserver.RedisOptions{ReplicaOf: p.servers[0]})
-	p.world = newWorld(view(name, 1, p.servers[0].Addr, p.servers[1].Addr))
+	p.world = shardtest.NewViews(view(name, 1, p.servers[0].Addr, p.servers[1].Addr))
 	return p
 }
 
@@ -34,14 +35,14 @@ func newPair(t *testing.T, name string) *pair {
 func (p *pair) failOver(t *testing.T, name string) {
 	t.Helper()
 	v := view(name, 1, p.servers[0].Addr, p.servers[1].Addr)
-	p.world.set(failing(v, 2))
+	p.world.Set(failing(v, 2))
 	p.servers[0].Kill()
 	if _, err := p.servers[1].Do("REPLICAOF", "NO", "ONE"); err != nil {
 		t.Fatal(err)
 	}
 	after := view(name, 2, p.servers[0].Addr, p.servers[1].Addr)
 	after.Nodes[0].Age = time.Hour
-	p.world.set(after)
+	p.world.Set(after)
 }
 
 func TestGoRedisFailsOver(t *testing.T) {
@@ -95,7 +96,7 @@ func TestGoRedisLeavesDeposed(t *testing.T) {
 	if _, err := p.servers[1].Do("REPLICAOF", "NO", "ONE"); err != nil {
 		t.Fatal(err)
 	}
-	p.world.set(view("orders", 2, p.servers[0].Addr, p.servers[1].Addr))
+	p.world.Set(view("orders", 2, p.servers[0].Addr, p.servers[1].Addr))
 	realserver.Eventually(t, time.Minute, "writes go to the new primary", func() error {
 		if err := c.Set(ctx, "k", "after", 0).Err(); err != nil {
 			return err
@@ -155,7 +156,7 @@ func TestPythonFailsOver(t *testing.T) {
 		}
 	}
 	said("wrote before")
-	p.world.set(failing(view("orders", 1, p.servers[0].Addr, p.servers[1].Addr), 2))
+	p.world.Set(failing(view("orders", 1, p.servers[0].Addr, p.servers[1].Addr), 2))
 	tell()
 	said("no master")
 	p.failOver(t, "orders")

@@ -76,12 +76,12 @@ func (c *conn) sentinel(ctx context.Context, args []string) {
 	case "is-master-down-by-addr":
 		c.isDown(args)
 	default:
-		c.tell(sub, args, m)
+		c.answerQuery(sub, args, m)
 	}
 }
 
-// tell answers what only looks.
-func (c *conn) tell(sub string, args []string, m master) {
+// answerQuery answers what only looks.
+func (c *conn) answerQuery(sub string, args []string, m master) {
 	c.answer(func(w *resp.Writer) {
 		switch sub {
 		case "get-master-addr-by-name":

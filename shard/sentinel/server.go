@@ -10,16 +10,16 @@ import (
 	"github.com/understudy-ha/understudy/internal/connlimit"
 )
 
-// tick is how often a server looks for changes that nobody told of: a node that fell silent.
+// tick is how often a server looks for changes that nothing announces: a node that fell silent.
 const tick = time.Second
 
-// remembered is for how long those who asked before a +switch-master, and subscribe after it, are told.
+// remembered is for how long those who asked before a +switch-master, and subscribe after it, get it.
 const remembered = 10 * time.Second
 
 // maxRemembered is how many of them at most.
 const maxRemembered = 100
 
-// moved is a +switch-master that was told.
+// moved is a +switch-master that was sent.
 type moved struct {
 	at      time.Time
 	message message
@@ -149,14 +149,14 @@ func (s *Server) all() []*conn {
 
 // publish tells subscribers what changes. It rests longer than it works.
 func (s *Server) publish(ctx context.Context) {
-	known := map[string]told{}
+	known := map[string]announced{}
 	for first := true; ; first = false {
 		changed := s.cfg.Where.Changed()
 		started := time.Now()
 		messages := s.compare(known)
 		if !first { // what stood before the first look is no news
 			for _, m := range messages {
-				s.tell(m)
+				s.announce(m)
 			}
 		}
 		if took := time.Since(started); !wait(ctx, nil, 4*took) || !wait(ctx, changed, tick) {
@@ -165,8 +165,8 @@ func (s *Server) publish(ctx context.Context) {
 	}
 }
 
-// compare brings what subscribers know up to date, and returns what has to be told.
-func (s *Server) compare(known map[string]told) []message {
+// compare brings what subscribers know up to date, and returns the messages to send.
+func (s *Server) compare(known map[string]announced) []message {
 	var out []message
 	there := map[string]bool{}
 	for _, v := range s.cfg.Where.Shards() {
@@ -175,7 +175,7 @@ func (s *Server) compare(known map[string]told) []message {
 		if !ok {
 			continue
 		}
-		var before *told
+		var before *announced
 		if k, ok := known[m.name]; ok {
 			before = &k
 		}
@@ -192,13 +192,13 @@ func (s *Server) compare(known map[string]told) []message {
 	return out
 }
 
-func (s *Server) tell(m message) {
+func (s *Server) announce(m message) {
 	s.messages.Add(1)
 	if m.channel == switchMaster {
 		s.remember(m)
 	}
 	for _, c := range s.all() {
-		if !c.hear(m) {
+		if !c.queueMessage(m) {
 			s.dropped.Add(1)
 			s.cfg.Logger.Warn("a Sentinel subscriber does not read and was disconnected", "client", c.net.RemoteAddr().String())
 		}

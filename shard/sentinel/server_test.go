@@ -15,6 +15,7 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
 	"github.com/understudy-ha/understudy/shard/sentinel"
+	"github.com/understudy-ha/understudy/shard/shardtest"
 )
 
 // TestWordsAreSentinels compares answers with those of a real Sentinel.
@@ -27,7 +28,7 @@ func TestWordsAreSentinels(t *testing.T) {
 		}
 		return nil
 	})
-	address, _ := serve(t, sentinel.Config{Where: newWorld(view("orders", 1, primary.Addr))})
+	address, _ := serve(t, sentinel.Config{Where: shardtest.NewViews(view("orders", 1, primary.Addr))})
 	for _, version := range []string{"2", "3"} {
 		theirs, ours := dial(t, actual.Addr), dial(t, address)
 		theirs.do("HELLO", version)
@@ -77,7 +78,7 @@ func answers(words []string) int {
 }
 
 func TestAuthentication(t *testing.T) {
-	address, _ := serve(t, sentinel.Config{Where: newWorld(view("orders", 1, "10.0.0.1:6379")), Password: "secret", Username: "app"})
+	address, _ := serve(t, sentinel.Config{Where: shardtest.NewViews(view("orders", 1, "10.0.0.1:6379")), Password: "secret", Username: "app"})
 	p := dial(t, address)
 	for _, c := range [][2]string{
 		{"ping", "-NOAUTH"}, {"sentinel masters", "-NOAUTH"}, {"subscribe +switch-master", "-NOAUTH"}, {"hello 3", "-NOAUTH HELLO must"},
@@ -94,7 +95,7 @@ func TestAuthentication(t *testing.T) {
 func TestAddresses(t *testing.T) {
 	v := view("orders", 1, "db-1.example:6379", "[2001:db8::2]:6380", "10.0.0.3:6381")
 	v.Nodes[0].Announced = "[2001:db8::1]:7000"
-	world := newWorld(v)
+	world := shardtest.NewViews(v)
 	address, _ := serve(t, sentinel.Config{Where: world})
 	p := dial(t, address)
 	if got, want := p.do("sentinel", "get-master-addr-by-name", "orders"), "[2001:db8::1 7000]"; got != want {
@@ -107,7 +108,7 @@ func TestAddresses(t *testing.T) {
 	}
 	p.do("subscribe", "+switch-master")
 	next := view("orders", 2, "db-1.example:6379", "[2001:db8::2]:6380", "10.0.0.3:6381")
-	world.set(next)
+	world.Set(next)
 	if got, want := p.read(), "[message +switch-master orders 2001:db8::1 7000 2001:db8::2 6380]"; got != want {
 		t.Errorf("message %s, want %s", got, want)
 	}
@@ -116,7 +117,7 @@ func TestAddresses(t *testing.T) {
 func TestNoPrimary(t *testing.T) {
 	v := view("orders", 1, "10.0.0.1:1", "10.0.0.2:2")
 	unknown := shard.View{Row: shard.Row{Name: "new"}}
-	world := newWorld(unknown, failing(v, 2))
+	world := shardtest.NewViews(unknown, failing(v, 2))
 	address, _ := serve(t, sentinel.Config{Where: world})
 	p := dial(t, address)
 	for request, part := range map[string]string{
@@ -147,7 +148,7 @@ func TestEndpoints(t *testing.T) {
 	v := view("orders", 1, "10.0.0.1:1", "10.0.0.2:2", "10.0.0.3:3", "10.0.0.4:4")
 	v.Nodes[0].Sentinel, v.Nodes[1].Sentinel, v.Nodes[2].Sentinel = "10.0.0.1:26379", "[2001:db8::2]:26379", "10.0.0.3:26379"
 	v.Nodes[2].Age = time.Hour
-	address, _ := serve(t, sentinel.Config{Where: newWorld(v), ID: v.Nodes[0].ID})
+	address, _ := serve(t, sentinel.Config{Where: shardtest.NewViews(v), ID: v.Nodes[0].ID})
 	p := dial(t, address)
 	for request, parts := range map[string][]string{
 		"sentinel sentinels orders": {"ip 2001:db8::2 port 26379 runid " + id(2) + " flags sentinel ", "ip 10.0.0.3 port 26379 runid " + id(3) + " flags s_down,sentinel,disconnected "},
@@ -171,12 +172,12 @@ func TestEndpoints(t *testing.T) {
 // TestLateSubscriber shows that a client which asked before a switch and subscribed after it
 // is told, and that one which need not be is not: ioredis drops its connection whenever it is told.
 func TestLateSubscriber(t *testing.T) {
-	world := newWorld(view("orders", 1, "10.0.0.1:1", "10.0.0.2:2"))
+	world := shardtest.NewViews(view("orders", 1, "10.0.0.1:1", "10.0.0.2:2"))
 	address, _ := serve(t, sentinel.Config{Where: world})
 	early, late, stranger, latest := dial(t, address), dial(t, address), dial(t, address), dial(t, address)
 	early.do("subscribe", "+switch-master")
 	late.do("sentinel", "get-master-addr-by-name", "orders")
-	world.set(view("orders", 2, "10.0.0.1:1", "10.0.0.2:2"))
+	world.Set(view("orders", 2, "10.0.0.1:1", "10.0.0.2:2"))
 	want := "[message +switch-master orders 10.0.0.1 1 10.0.0.2 2]"
 	if got := early.read(); got != want {
 		t.Errorf("the early one: %s", got)
@@ -195,14 +196,14 @@ func TestLateSubscriber(t *testing.T) {
 }
 
 func TestFailoverIsRefused(t *testing.T) {
-	address, _ := serve(t, sentinel.Config{Where: newWorld(view("orders", 1, "10.0.0.1:1"))})
+	address, _ := serve(t, sentinel.Config{Where: shardtest.NewViews(view("orders", 1, "10.0.0.1:1"))})
 	if got, want := dial(t, address).do("sentinel", "failover", "orders"), "-ERR failovers are not started from here. Use: understudy shard switchover orders"; got != want {
 		t.Errorf("answer %q, want %q", got, want)
 	}
 }
 
 func TestBounds(t *testing.T) {
-	world := newWorld(view("orders", 1, "10.0.0.9:1"))
+	world := shardtest.NewViews(view("orders", 1, "10.0.0.9:1"))
 	address, s := serve(t, sentinel.Config{Where: world, MaxConns: 2, MaxOutput: 64 << 10})
 	t.Run("nonsense", func(t *testing.T) {
 		for _, text := range []string{"*1\r\n$-5\r\n", "*99999999\r\n", "*1\r\n:5\r\n", strings.Repeat("x", 1<<20), "*1\r\n$999999999\r\n", "\"open\r\n", "*3\r\n$1\r\na\r\n$99999\r\n"} {
@@ -241,7 +242,7 @@ func TestBounds(t *testing.T) {
 				t.Fatal("the subscriber is still connected")
 			}
 			primary := n%2 + 1
-			world.set(view("orders", primary, nodes...))
+			world.Set(view("orders", primary, nodes...))
 			fine.read()
 		}
 	})
@@ -265,7 +266,7 @@ func TestBounds(t *testing.T) {
 // TestAnything sends words in any order and number, of which none may end the server, and all but
 // QUIT are answered.
 func TestAnything(t *testing.T) {
-	address, _ := serve(t, sentinel.Config{Where: newWorld(view("orders", 1, "10.0.0.1:1", "10.0.0.2:2"), shard.View{})})
+	address, _ := serve(t, sentinel.Config{Where: shardtest.NewViews(view("orders", 1, "10.0.0.1:1", "10.0.0.2:2"), shard.View{})})
 	words := strings.Fields("ping auth hello client sentinel role info command reset subscribe psubscribe unsubscribe punsubscribe publish " +
 		"get-master-addr-by-name masters master replicas slaves sentinels ckquorum myid is-master-down-by-addr failover set help pending-scripts " +
 		"orders other 2 3 -1 setname getname setinfo id no-evict on default all + * [ \\ a*b 127.0.0.1 99999999999999999999")
@@ -296,7 +297,7 @@ func TestAnything(t *testing.T) {
 // TestPipelining shows that who asks without reading gets all answers, in order, when he
 // reads.
 func TestPipelining(t *testing.T) {
-	address, _ := serve(t, sentinel.Config{Where: newWorld(view("orders", 1, "10.0.0.1:1"))})
+	address, _ := serve(t, sentinel.Config{Where: shardtest.NewViews(view("orders", 1, "10.0.0.1:1"))})
 	p := dial(t, address)
 	const n = 1500
 	sent := make(chan struct{})
@@ -318,7 +319,7 @@ func TestPipelining(t *testing.T) {
 }
 
 func TestIdle(t *testing.T) {
-	address, s := serve(t, sentinel.Config{Where: newWorld(), Idle: 300 * time.Millisecond})
+	address, s := serve(t, sentinel.Config{Where: shardtest.NewViews(), Idle: 300 * time.Millisecond})
 	var listener *peer
 	realserver.Eventually(t, time.Minute, "a subscription in time", func() error {
 		listener = dial(t, address)
@@ -338,7 +339,7 @@ func TestIdle(t *testing.T) {
 }
 
 func TestConfig(t *testing.T) {
-	where := newWorld()
+	where := shardtest.NewViews()
 	for _, c := range []sentinel.Config{
 		{}, {Where: where, MaxConns: -1}, {Where: where, ID: "short"}, {Where: where, Username: "u"},
 	} {
@@ -349,7 +350,7 @@ func TestConfig(t *testing.T) {
 }
 
 func TestServeEndsWithListener(t *testing.T) {
-	s, err := sentinel.New(sentinel.Config{Where: newWorld()})
+	s, err := sentinel.New(sentinel.Config{Where: shardtest.NewViews()})
 	if err != nil {
 		t.Fatal(err)
 	}

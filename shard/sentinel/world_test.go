@@ -6,64 +6,14 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/understudy-ha/understudy/shard"
-	"github.com/understudy-ha/understudy/shard/agent"
-	"github.com/understudy-ha/understudy/shard/catalog"
 	"github.com/understudy-ha/understudy/shard/sentinel"
 )
-
-var (
-	_ sentinel.Whereabouts = (*agent.Agent)(nil)
-	_ sentinel.Whereabouts = (*catalog.Catalog)(nil)
-)
-
-// world is what is known of shards, and changes as a test wants.
-type world struct {
-	mu      sync.Mutex
-	views   []shard.View
-	changed chan struct{}
-}
-
-func newWorld(views ...shard.View) *world {
-	return &world{views: views, changed: make(chan struct{})}
-}
-
-func (w *world) Shards() []shard.View {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Clone(w.views)
-}
-
-func (w *world) Shard(name string) (shard.View, bool) {
-	for _, v := range w.Shards() {
-		if v.Row.Name == name {
-			return v, true
-		}
-	}
-	return shard.View{}, false
-}
-
-func (w *world) Changed() <-chan struct{} {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.changed
-}
-
-// set puts views in the place of all there were.
-func (w *world) set(views ...shard.View) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.views = views
-	close(w.changed)
-	w.changed = make(chan struct{})
-}
 
 func id(n int) string { return fmt.Sprintf("%040x", n) }
 
