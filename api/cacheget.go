@@ -25,7 +25,7 @@ func (c *cachePart) serveDirect(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		to = route{pattern: cacheDelete}
 	}
-	pattern := cacheGet
+	pattern := to.pattern
 	who, err := c.router.authorize(r, to)
 	if err == nil {
 		if to.pattern == cacheDelete { // a hot key need not know who asks
@@ -35,7 +35,9 @@ func (c *cachePart) serveDirect(w http.ResponseWriter, r *http.Request) bool {
 	}
 	if err != nil {
 		setSecurityHeaders(w.Header())
+		r.Pattern = to.pattern // for the log
 		c.router.writeError(out, r, err)
+		c.router.refusals.record(r, who, out.status, err)
 	}
 	if pattern == cacheGet && out.status == http.StatusOK {
 		c.hot.Inc()

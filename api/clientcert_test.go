@@ -68,10 +68,12 @@ func TestClientCertificates(t *testing.T) {
 // TestStrictTransportSecurity: browsers that came by TLS come by TLS again.
 func TestStrictTransportSecurity(t *testing.T) {
 	g := newRig(t)
-	r := request(t.Context(), http.MethodGet, "/healthz", "")
-	r.TLS = &tls.ConnectionState{}
-	if h := send(t, g.s, r).Header.Get("Strict-Transport-Security"); h != "max-age=2592000" {
-		t.Errorf("by TLS: %q", h)
+	for _, path := range []string{"/healthz", "/v1/cache/a/key"} {
+		r := request(t.Context(), http.MethodGet, path, "")
+		r.TLS = &tls.ConnectionState{}
+		if h := send(t, g.s, r).Header.Get("Strict-Transport-Security"); h != "max-age=2592000" {
+			t.Errorf("%s by TLS: %q", path, h)
+		}
 	}
 	if h := g.do("GET", "/healthz", "").Header.Get("Strict-Transport-Security"); h != "" {
 		t.Errorf("without TLS: %q", h)

@@ -28,8 +28,8 @@ func TestRefusalsAreLogged(t *testing.T) {
 			t.Errorf("the log has\n%s", out.String())
 		}
 		time.Sleep(refusalsEvery)
-		g.do("wrong-horse-battery", "GET", "/v1/roles", "").want(401, "unauthorized")
-		if all := lines(); len(all) != 3 || !strings.Contains(all[2], "why=unauthorized count=3") {
+		g.do("wrong-horse-battery", "DELETE", "/v1/cache/a/key", "").want(401, "unauthorized")
+		if all := lines(); len(all) != 3 || !strings.Contains(all[2], "why=unauthorized count=3") || !strings.Contains(all[2], `route="DELETE /v1/cache/{key}"`) {
 			t.Errorf("after a minute the log has\n%s", out.String())
 		}
 		if strings.Contains(out.String(), "wrong-horse") || strings.Contains(out.String(), read) {

@@ -173,13 +173,13 @@ func (rt *router) mountPage() {
 
 // ServeHTTP implements [http.Handler].
 func (rt *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.TLS != nil {
+		w.Header().Set("Strict-Transport-Security", "max-age=2592000")
+	}
 	if rt.direct != nil && rt.direct(w, r) {
 		return
 	}
 	setSecurityHeaders(w.Header())
-	if r.TLS != nil {
-		w.Header().Set("Strict-Transport-Security", "max-age=2592000")
-	}
 	if handler, pattern := rt.mux.Handler(r); pattern == "" {
 		rt.serveUnmatched(w, r, handler)
 		return
