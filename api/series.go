@@ -134,22 +134,12 @@ func (s *series) recordPlans(shards []shard.View) {
 		}
 		seen[v.Row.Name] = last.Epoch
 		moved := (last.Kind == shard.Failover || last.Kind == shard.Switchover) && last.Failed == "" && last.To != "" && last.From != last.To
-		if before, known := s.plans[v.Row.Name]; known && last.Epoch != before && moved && last.Took <= longestTakeover {
-			s.recordTakeover(shard.Space, v.Row.Name, timeWithoutPrimary(*last))
+		without := last.UntilPrimary()
+		if before, known := s.plans[v.Row.Name]; known && last.Epoch != before && moved && without <= longestTakeover {
+			s.recordTakeover(shard.Space, v.Row.Name, without)
 		}
 	}
 	s.plans = seen
-}
-
-// timeWithoutPrimary is how long the shard had no primary that took writes. Its plan continues until the others follow.
-func timeWithoutPrimary(p shard.Plan) time.Duration {
-	without := p.Took
-	for _, step := range p.Steps {
-		if step.Phase == shard.Following {
-			without -= step.Took
-		}
-	}
-	return max(0, without)
 }
 
 func (s *series) recordTakeover(part, subject string, without time.Duration) {

@@ -134,8 +134,8 @@ func TestTakeoversAreSeries(t *testing.T) {
 		event("monitor/sources", "", "b", history.Vacant, 9, time.Second),
 	})
 	ended := func(epoch int64, kind shard.Kind, failed string) shard.View {
-		return shard.View{Row: shard.Row{Name: "x", Last: &shard.Plan{Epoch: epoch, Kind: kind, From: "a", To: "b", Failed: failed, Took: time.Duration(epoch) * time.Second,
-			Steps: []shard.Step{{Phase: shard.Detaching, Took: time.Second}, {Phase: shard.Following, Took: 3 * time.Second}}}}}
+		return shard.View{Row: shard.Row{Name: "x", Last: &shard.Plan{Epoch: epoch, Kind: kind, From: "a", To: "b", Failed: failed, Took: time.Hour + time.Duration(epoch)*time.Second,
+			Steps: []shard.Step{{Phase: shard.Detaching, Took: time.Duration(epoch) * time.Second}, {Phase: shard.Following, Took: time.Hour}}}}}
 	}
 	for _, v := range []shard.View{
 		ended(9, shard.Failover, ""), // before the shard was seen
@@ -143,7 +143,7 @@ func TestTakeoversAreSeries(t *testing.T) {
 	} {
 		s.recordPlans([]shard.View{v})
 	}
-	for name, want := range map[string]string{"takeover": "2000", "takeover/role/x": "40", "takeover/shard/x": "2000"} {
+	for name, want := range map[string]string{"takeover": "5000", "takeover/role/x": "40", "takeover/shard/x": "5000"} {
 		if l := s.lines[name]; l == nil || known(s.points(l)) != want {
 			t.Errorf("%s is %+v, want %s", name, l, want)
 		}
@@ -178,7 +178,7 @@ func TestSampleOfShards(t *testing.T) {
 	}
 	b.poll(t.Context())
 	g.decide(func(r *shard.Row) {
-		r.Last = &shard.Plan{Epoch: 8, Kind: shard.Failover, From: nodeID(1), To: nodeID(2), Took: 2 * time.Second}
+		r.Last = &shard.Plan{Epoch: 8, Kind: shard.Failover, From: nodeID(1), To: nodeID(2), Took: 2 * time.Second, Steps: []shard.Step{{Phase: shard.Promoting, Took: 2 * time.Second}}}
 	})
 	b.poll(t.Context())
 	if got := g.series("?name=takeover/shard/orders"); len(got.Series) != 1 || known(got.Series[0].Points) != "2000" {

@@ -62,13 +62,7 @@ func collectShard(m prometheus.Scrape, s apitype.Shard, v shard.View) {
 	}
 	m.Gauge("failovers_last_hour", "Automatic failovers that reached a new primary within the last hour.", float64(recent))
 	if l := v.Row.Last; l != nil && l.Failed == "" && (l.Kind == shard.Failover || l.Kind == shard.Switchover) {
-		took := time.Duration(0)
-		for _, step := range l.Steps {
-			if step.Phase != shard.Following {
-				took += step.Took
-			}
-		}
-		m.Gauge("last_change_seconds", "How long the latest failover or switchover that succeeded took until there was a new primary.", took.Seconds(), "kind", string(l.Kind))
+		m.Gauge("last_change_seconds", "How long the latest failover or switchover that succeeded took until there was a new primary.", l.UntilPrimary().Seconds(), "kind", string(l.Kind))
 	}
 	for _, n := range s.Nodes[:min(len(s.Nodes), shard.MaxMembers)] {
 		if n.Role != "" { // an agent reports it

@@ -133,6 +133,18 @@ type Plan struct {
 	Failed string        `json:"failed,omitempty"`
 }
 
+// UntilPrimary is how long a plan that succeeded took until the shard had a primary that takes writes. The plan itself
+// continues until the others follow.
+func (p Plan) UntilPrimary() time.Duration {
+	took := time.Duration(0)
+	for _, step := range p.Steps {
+		if step.Phase != Following {
+			took += step.Took
+		}
+	}
+	return took
+}
+
 // Step of a plan that is done.
 type Step struct {
 	Phase Phase         `json:"phase"`
