@@ -22,7 +22,7 @@ var errHookLate = errors.New("the program took too long")
 
 // hookEvent is an event as a hook's program reads it.
 type hookEvent struct {
-	ID         int64     `json:"id"` // the same each time that the event is told
+	ID         int64     `json:"id"` // the same each time that a program runs for the event
 	At         time.Time `json:"at"` // by the store's clock
 	On         string    `json:"on"` // role, shard, alarm or message
 	Subject    string    `json:"subject"`
@@ -33,20 +33,24 @@ type hookEvent struct {
 	DurationMS int64     `json:"duration_ms"`
 }
 
+func newHookEvent(e seenEvent) hookEvent {
+	return hookEvent{
+		ID: e.ID, At: e.At, On: e.on, Subject: e.Subject, From: e.From, To: e.To, Term: e.Term, Reason: e.Reason,
+		DurationMS: (e.Duration + time.Millisecond - 1).Milliseconds(), // as the API has it: 0 means none at all
+	}
+}
+
 // runHook runs the program for an event, and returns when nothing that it started is alive.
 func runHook(ctx context.Context, cfg settings.Hook, e seenEvent, logger *slog.Logger) error {
-	told := hookEvent{
-		ID: e.ID, At: e.At, On: e.on, Subject: e.Subject, From: e.From, To: e.To,
-		Term: e.Term, Reason: e.Reason, DurationMS: e.Duration.Milliseconds(),
-	}
-	input, err := told.input()
+	event := newHookEvent(e)
+	input, err := event.input()
 	if err != nil {
 		return err
 	}
 	defer input.Close()
 	timeout := time.Duration(cfg.Timeout)
 	p, err := guard.Start(ctx, guard.Config{
-		Argv: cfg.Command, Env: append(hookEnviron(os.Environ()), told.environment()...),
+		Argv: cfg.Command, Env: append(hookEnviron(os.Environ()), event.environment()...),
 		Stdin: input, Stdout: os.Stdout, Stderr: os.Stderr,
 		StopGrace: min(timeout/4, 2*time.Second), Deadline: lease.BootClock().Now() + timeout, Logger: logger,
 	})
@@ -87,7 +91,7 @@ func (e hookEvent) input() (*os.File, error) {
 		return nil, err
 	}
 	if len(line) > mostLine {
-		return nil, fmt.Errorf("event %d has %d bytes; a hook is told at most %d", e.ID, len(line), mostLine)
+		return nil, fmt.Errorf("event %d has %d bytes; a hook gets at most %d", e.ID, len(line), mostLine)
 	}
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -42,8 +42,10 @@ type hook struct {
 	window  time.Duration // how long an event waits for this instance to become primary
 	logger  *slog.Logger
 	waiting chan seenEvent
-	left    []seenEvent               // taken when the server stopped, and not run
-	led     atomic.Pointer[time.Time] // when this instance was last seen as primary; nil: never
+	// remaining were taken from waiting when the server stopped, and not run.
+	remaining []seenEvent
+	// lastPrimary is when this instance was last seen as primary; nil: never.
+	lastPrimary atomic.Pointer[time.Time]
 
 	ok, failed, killed, dropped atomic.Uint64
 }
@@ -188,10 +190,10 @@ func (h *hook) run(ctx context.Context) {
 			return
 		case e := <-h.waiting:
 			switch {
-			case h.mine(ctx, e):
-				h.tell(ctx, e)
+			case h.waitUntilPrimary(ctx, e):
+				h.runProgram(ctx, e)
 			case ctx.Err() != nil:
-				h.left = append(h.left, e)
+				h.remaining = append(h.remaining, e)
 			case h.isLost(e):
 				h.giveUp(e)
 			}
@@ -199,10 +201,10 @@ func (h *hook) run(ctx context.Context) {
 	}
 }
 
-// mine reports whether this instance runs the program for an event. Where a role decides
+// waitUntilPrimary reports whether this instance runs the program for an event. Where a role decides
 // that, an event waits for long enough that the next primary has it, if the present one is gone.
-func (h *hook) mine(ctx context.Context, e seenEvent) bool {
-	const look = 200 * time.Millisecond
+func (h *hook) waitUntilPrimary(ctx context.Context, e seenEvent) bool {
+	const interval = 200 * time.Millisecond
 	for !h.isPrimary() {
 		if time.Since(e.seen) > h.window {
 			return false
@@ -210,7 +212,7 @@ func (h *hook) mine(ctx context.Context, e seenEvent) bool {
 		select {
 		case <-ctx.Done():
 			return false
-		case <-time.After(look):
+		case <-time.After(interval):
 		}
 	}
 	return ctx.Err() == nil
@@ -222,7 +224,7 @@ func (h *hook) isPrimary() bool {
 		return false
 	}
 	now := time.Now()
-	h.led.Store(&now)
+	h.lastPrimary.Store(&now)
 	return true
 }
 
@@ -230,8 +232,8 @@ func (h *hook) isPrimary() bool {
 // runs the hook for itself, or this one was primary until the others had given the event up. (What all of them
 // give up because nobody became primary in time cannot be known here.)
 func (h *hook) isLost(e seenEvent) bool {
-	led := h.led.Load()
-	return h.cfg.OnlyPrimaryOf == "" || led != nil && led.Sub(e.seen) > h.window
+	last := h.lastPrimary.Load()
+	return h.cfg.OnlyPrimaryOf == "" || last != nil && last.Sub(e.seen) > h.window
 }
 
 // giveUp counts and logs an event for which the program will not run.
@@ -244,10 +246,10 @@ func (h *hook) giveUp(e seenEvent) {
 // other goroutines of the hook have ended.
 func (h *hook) giveUpWaiting() {
 	for len(h.waiting) > 0 {
-		h.left = append(h.left, <-h.waiting)
+		h.remaining = append(h.remaining, <-h.waiting)
 	}
 	var lost []int64
-	for _, e := range h.left {
+	for _, e := range h.remaining {
 		if h.isLost(e) {
 			lost = append(lost, e.ID)
 		}
@@ -258,8 +260,8 @@ func (h *hook) giveUpWaiting() {
 	}
 }
 
-// tell runs the program once, and counts how that ended.
-func (h *hook) tell(ctx context.Context, e seenEvent) {
+// runProgram runs the program once, and counts how that ended.
+func (h *hook) runProgram(ctx context.Context, e seenEvent) {
 	began := time.Now()
 	err := runHook(ctx, h.cfg, e, h.logger)
 	switch took := time.Since(began).Round(time.Millisecond); {

@@ -39,8 +39,8 @@ func TestHookOffer(t *testing.T) {
 	}
 }
 
-// TestHookMine: an event is for the one who is primary when it is seen, or who becomes it soon.
-func TestHookMine(t *testing.T) {
+// TestHookWaitsForItsRole: an event is for the one who is primary when it is seen, or who becomes it soon.
+func TestHookWaitsForItsRole(t *testing.T) {
 	for name, c := range map[string]struct {
 		after time.Duration // from when it is primary
 		want  bool
@@ -50,7 +50,7 @@ func TestHookMine(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
 			h := testHook(func() bool { return time.Since(began) >= c.after })
-			if got := h.mine(t.Context(), seenEvent{seen: began}); got != c.want {
+			if got := h.waitUntilPrimary(t.Context(), seenEvent{seen: began}); got != c.want {
 				t.Errorf("%s: %v", name, got)
 			}
 		})
@@ -80,7 +80,7 @@ func (f *flaky) Read(_ context.Context, q history.Query) ([]history.Event, error
 	return out, nil
 }
 
-// TestHooksRead: what is written after the end of the history was found is told, once, whatever fails after that.
+// TestHooksRead: what is written after the end of the history was found reaches the hooks, once, whatever fails after that.
 func TestHooksRead(t *testing.T) {
 	log := &flaky{fails: 1, events: []history.Event{{ID: 6, Part: "role", Subject: "b"}, {ID: 7, Part: "role", Subject: "b"}}}
 	s := &servedHooks{log: log, hooks: []*hook{testHook(nil)}, logger: slog.New(slog.DiscardHandler)}
@@ -105,7 +105,7 @@ func TestHooksRead(t *testing.T) {
 		log.fails = 1
 	}
 	if n := len(s.hooks[0].waiting); n != 2 || failed != 3 {
-		t.Errorf("%d told, %d readings failed", n, failed)
+		t.Errorf("%d events, %d readings failed", n, failed)
 	}
 }
 
@@ -118,7 +118,10 @@ func TestHookEnvironment(t *testing.T) {
 }
 
 func TestHookInput(t *testing.T) {
-	e := hookEvent{ID: 5, On: "role", Subject: "bil\x00ling", Reason: "say \"why\"\n", DurationMS: 12}
+	e := newHookEvent(seenEvent{Event: history.Event{ID: 5, Subject: "bil\x00ling", Reason: "say \"why\"\n", Duration: 11*time.Millisecond + 1}, on: "role"})
+	if e.DurationMS != 12 {
+		t.Errorf("%d ms: not rounded up", e.DurationMS)
+	}
 	r, err := e.input()
 	if err != nil {
 		t.Fatal(err)
@@ -182,26 +185,26 @@ func TestHookGivesUp(t *testing.T) {
 	}
 }
 
-// TestHookAcrossATakeover: what the former primary told and what it did not is told by its successor, under the same
-// numbers. So a takeover loses nothing that is recent, and may tell twice.
+// TestHookAcrossATakeover: the successor runs the hook for what the former primary ran it for and for what it did not, under
+// the same numbers. So a takeover loses nothing that is recent, and may repeat an event.
 func TestHookAcrossATakeover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		dead := func() bool { return time.Since(began) >= 2*time.Second }
 		former := testHook(func() bool { return !dead() })
 		next := testHook(dead)
-		var told [2][]int64
+		var ran [2][]int64
 		for id, at := range []time.Duration{0, time.Second, 3 * time.Second} {
 			time.Sleep(at - time.Since(began))
 			for i, h := range []*hook{former, next} {
 				h.offer(history.Event{ID: int64(id), Part: "role", Subject: "billing"}, time.Now())
-				if e := <-h.waiting; (i == 1 || !dead()) && h.mine(t.Context(), e) {
-					told[i] = append(told[i], e.ID)
+				if e := <-h.waiting; (i == 1 || !dead()) && h.waitUntilPrimary(t.Context(), e) {
+					ran[i] = append(ran[i], e.ID)
 				}
 			}
 		}
-		if want := [2][]int64{{0}, {0, 1, 2}}; !slices.Equal(told[0], want[0]) || !slices.Equal(told[1], want[1]) {
-			t.Errorf("told by the former primary and by the next: %v, want %v", told, want)
+		if want := [2][]int64{{0}, {0, 1, 2}}; !slices.Equal(ran[0], want[0]) || !slices.Equal(ran[1], want[1]) {
+			t.Errorf("run by the former primary and by the next: %v, want %v", ran, want)
 		}
 	})
 }
