@@ -56,7 +56,7 @@ var operationsOfJobs = map[string]operation{
 	"DELETE /v1/jobs/{job}": {
 		id: "forgetJob", tag: "jobs",
 		summary:     "Remove a job with all its runs",
-		description: "An instance that still offers it adds it again. If an alarm of it stands, it goes once the sinks know that this has ended; a second request removes it at once.",
+		description: "An instance that still offers it adds it again. If an alarm of it is open, it goes once the sinks know that this has ended; a second request removes it at once.",
 		params:      []param{by},
 		answers:     []reply{{204, "It is removed", nil, ""}},
 		errors:      usual + " 400",

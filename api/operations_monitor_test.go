@@ -17,7 +17,7 @@ var operationsOfMonitor = map[string]operation{
 	"PUT /v1/monitor/configuration": {
 		id: "configureMonitor", tag: "monitor",
 		summary:     "Apply all checks",
-		description: "Whole or not at all; intake and detection go on meanwhile. Checks that are not in it are removed, unless keep is true: their standing alarms end, and their sources are forgotten.",
+		description: "Whole or not at all; intake and detection go on meanwhile. Checks that are not in it are removed, unless keep is true: their open alarms end, and their sources are forgotten.",
 		in:          apitype.MonitorConfiguration{},
 		answers:     []reply{{200, "What changed", apitype.ConfigurationChange{}, ""}},
 		errors:      usual + " 400 404 413",
@@ -96,7 +96,7 @@ var operationsOfMonitor = map[string]operation{
 		id: "listAlarms", tag: "monitor",
 		summary: "List alarms",
 		params: []param{
-			{name: "standing", schema: `{"type": "boolean", "default": false}`, about: "Only those that stand"},
+			{name: "standing", schema: `{"type": "boolean", "default": false}`, about: "Only those that are open"},
 			{name: "check", about: "Only of this check"},
 			{name: "source", about: "Only of this source"},
 			{name: "after", about: "next of the last answer: go on from there"},
@@ -111,7 +111,7 @@ var operationsOfMonitor = map[string]operation{
 		answers: []reply{{200, "The alarm", apitype.Alarm{}, ""}},
 		errors:  usual + " 400 404",
 	},
-	"POST /v1/alarms/{alarm}/acknowledge": monitorAction("acknowledgeAlarm", "Acknowledge an alarm", "It stands as before; the page and the history show who knows of it."),
+	"POST /v1/alarms/{alarm}/acknowledge": monitorAction("acknowledgeAlarm", "Acknowledge an alarm", "It stays open; the page and the history show who knows of it."),
 	"GET /badge/{check}/{source}/{signature}": {
 		id: "getPublicBadge", tag: "monitor",
 		summary: "Draw the state of a source, for anyone who has the link", description: "Its path is the field badge of the source.",
@@ -139,7 +139,7 @@ var operationsOfMonitor = map[string]operation{
 		},
 	},
 	"POST /eventListener/v7":            vesOperation("vesEvent", "Send an event, as to a VES collector"),
-	"POST /eventListener/v7/eventBatch": vesOperation("vesMessage", "Send events, as to a VES collector"),
+	"POST /eventListener/v7/eventBatch": vesOperation("vesEventBatch", "Send events, as to a VES collector"),
 }
 
 // countsOrProblem is the body of a refusal of one beat, or of everything.

@@ -13,7 +13,7 @@ var operationsOfRemoval = map[string]operation{
 	"DELETE /v1/queues/{queue}": {
 		id: "removeQueue", tag: "queues",
 		summary:     "Remove a queue that no instance delivers",
-		description: "With all that was ever in it. One that is made again under its name starts anew.",
+		description: "With all that was ever in it. One that is made again under its name starts again at nothing.",
 		params: []param{
 			{name: "messages", schema: `{"type": "integer", "minimum": 0, "default": 0}`, about: "How many of its messages wait, are in flight or are dead letters: all are lost. Without it the queue must have none."},
 			by,

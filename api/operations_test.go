@@ -23,7 +23,7 @@ var pathParams = map[string]param{
 	"{space}":        {schema: `{"type": "string", "pattern": "^[a-z][a-z0-9._-]{0,31}$"}`},
 	"{what}":         {schema: `{"type": "string"}`, about: "start, fail, or the exit code of a run: 0 to 255"},
 	"{space}/{key}":  {schema: `{"type": "string", "minLength": 1, "maxLength": 200}`},
-	"cache/{key}":    {schema: `{"type": "string", "minLength": 1}`, about: "All that follows /v1/cache/, percent-decoded: any bytes. Slashes may stand as they are."},
+	"cache/{key}":    {schema: `{"type": "string", "minLength": 1}`, about: "All that follows /v1/cache/, percent-decoded: any bytes. Slashes need not be encoded."},
 	"ping/key/{key}": {schema: `{"type": "string"}`, about: "A ping key"},
 	"messages/{id}":  {schema: `{"type": "string", "minLength": 1, "maxLength": 200}`},
 	"requests/{id}":  {schema: `{"type": "string"}`},
@@ -106,7 +106,7 @@ func messageAction(id, summary, description string) operation {
 
 func retryMessage() operation {
 	o := messageAction("retryMessage", "Try a message again, at once",
-		"One that blocks its key or is delayed. One that had stepped aside (invalid, failed, cancelled) goes to the end of its key. "+
+		"One that blocks its key or is delayed. A dead letter (invalid, failed) or a cancelled one goes to the end of its key. "+
 			"One that the target may have is refused (uncertain) unless i_know is true: the target may act on it twice, which can end a Scabbard circuit.")
 	o.in = apitype.RetryMessage{}
 	o.other = map[int]string{409: "The message is not in a state in which that can be done (wrong_state), or the target may have it (uncertain)"}
@@ -119,7 +119,7 @@ var operations = merged(operationsOfParts, operationsOfMonitor, operationsOfJobs
 var operationsOfParts = map[string]operation{
 	"GET /v1/roles": {
 		id: "listRoles", tag: "roles",
-		summary: "List the roles, their holders and who stands by",
+		summary: "List the roles, their holders and their standbys",
 		params:  []param{{name: "after", about: "Only roles whose name is greater."}, contains, limit},
 		answers: []reply{{200, "The roles by name", apitype.Roles{}, ""}},
 		errors:  usual + " 400",
@@ -152,7 +152,7 @@ var operationsOfParts = map[string]operation{
 		description: "As they are known here; the header Age tells for how many seconds. While the store does not answer, what was known is given.",
 		params: []param{
 			{name: "after", about: "Only shards whose name is greater."},
-			{name: "text", about: "Only shards whose name contains this, ignoring case."},
+			contains,
 			{name: "trouble", schema: `{"type": "boolean", "default": false}`, about: "Only shards that need attention."},
 			limit,
 		},
@@ -224,7 +224,7 @@ var operationsOfParts = map[string]operation{
 	"POST /v1/shards/{shard}/pause": {
 		id: "pauseShard", tag: "shards",
 		summary:     "Keep a shard from failing over by itself",
-		description: "A plan that is under way goes on, and people can ask for one.",
+		description: "A plan that is under way goes on, and operators can ask for one.",
 		in:          apitype.PauseRequest{},
 		answers:     []reply{{200, "The shard", apitype.Shard{}, ""}},
 		errors:      usual + " 400 404 413",
@@ -333,7 +333,7 @@ var operationsOfParts = map[string]operation{
 	},
 	"GET /v1/overview": {
 		id: "overview", tag: "overview",
-		summary: "Is everything held, what changed in the last hour, and what needs a person",
+		summary: "Is everything held, what changed in the last hour, and what needs attention",
 		answers: []reply{{200, "Everything at a glance, about two seconds old. Lists are bounded; what they leave out is counted", apitype.Overview{}, ""}},
 		errors:  usual,
 	},
@@ -369,7 +369,7 @@ var operationsOfParts = map[string]operation{
 		params: []param{
 			by,
 		},
-		answers: []reply{{200, "The token as it stands", apitype.Token{}, ""}},
+		answers: []reply{{200, "The token as it is now", apitype.Token{}, ""}},
 		errors:  usual + " 400",
 		other:   map[int]string{404: noToken},
 	},
@@ -477,13 +477,13 @@ var operationsOfParts = map[string]operation{
 		errors:  usual + " 400 404",
 	},
 	"POST /v1/queues/{queue}/messages/{id}/retry": retryMessage(),
-	"POST /v1/queues/{queue}/messages/{id}/skip": messageAction("skipMessage", "Let a message step aside",
+	"POST /v1/queues/{queue}/messages/{id}/skip": messageAction("skipMessage", "Give a message up",
 		"One that blocks its key, is delayed or unknown: it ends as failed, or stays invalid, and the next of its key goes on."),
 	"POST /v1/queues/{queue}/messages/{id}/cancel": messageAction("cancelMessage", "Take out a message that was never sent", "It ends as cancelled."),
 	"GET /v1/cache/{key}": {
 		id: "getCached", tag: "cache",
 		summary:     "Return the value of a key",
-		description: "HEAD too. A copy that is here is given at once, however stale unless max-stale says otherwise; a stale one has a peer fetch a new one meanwhile. Without a copy that would do, the request waits. Conditional requests and ranges are answered. Of the request's Cache-Control: no-cache has the value fetched now; max-age=N takes no copy older than N seconds, nor a stale one unless max-stale stands before it; max-stale=N and min-fresh=N say how late or early it may expire; only-if-cached asks nobody. The query counts more than the header.",
+		description: "HEAD too. A copy that is here is given at once, however stale unless max-stale says otherwise; a stale one has a peer fetch a new one meanwhile. Without a copy that would do, the request waits. Conditional requests and ranges are answered. Of the request's Cache-Control: no-cache has the value fetched now; max-age=N takes no copy older than N seconds, nor a stale one unless max-stale precedes it; max-stale=N and min-fresh=N say how late or early it may expire; only-if-cached asks nobody. The query counts more than the header.",
 		params: []param{
 			{name: "max-stale", about: "How long ago the copy may have expired, such as 30s; 0 takes fresh ones only. Missing: however long."},
 			{name: "refresh", schema: `{"type": "boolean", "default": false}`, about: "Fetch it now, and wait for it."},
@@ -575,9 +575,10 @@ var operationsOfParts = map[string]operation{
 	},
 	"GET /readyz": {
 		id: "readyz", tag: "operation",
-		summary: "Tell whether the store answered in the last 5 s",
-		answers: []reply{{200, "It did", apitype.Ready{}, ""}},
-		errors:  "503",
+		summary:     "Tell whether this server is ready",
+		description: "It is when the store has answered a read in the last 5 s and accepts what this process writes, the monitor has its checks, and the cache's peer can fetch, as far as it has them.",
+		answers:     []reply{{200, "All of it is so", apitype.Ready{}, ""}},
+		errors:      "503",
 	},
 	"GET /openapi.json": {
 		id: "openapi", tag: "operation",

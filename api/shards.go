@@ -89,7 +89,7 @@ func (p *shardPart) readView(ctx context.Context, name string) (shard.View, erro
 
 func (p *shardPart) list(w http.ResponseWriter, r *http.Request) error {
 	q := queryOf(r)
-	after, text, trouble, limit := q.name("after"), strings.ToLower(q.name("text")), q.flag("trouble"), q.limit(shard.MaxShards)
+	after, text, trouble, limit := q.name("after"), strings.ToLower(q.name("contains", "text")), q.flag("trouble"), q.limit(shard.MaxShards)
 	if q.err != nil {
 		return q.err
 	}

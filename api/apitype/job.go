@@ -18,7 +18,7 @@ type Job struct {
 	PausedBy   string    `json:"paused_by,omitempty"`
 	// ForgottenBy forgot it while its alarm stood: it goes once the sinks know of the end.
 	ForgottenBy string `json:"forgotten_by,omitempty"`
-	// Alarm stands until the next good run. AlarmHost is where its own webhook is.
+	// Alarm is open until the next good run. AlarmHost is where its own webhook is.
 	Alarm     *JobAlarm `json:"alarm,omitempty"`
 	AlarmHost string    `json:"alarm_host,omitempty"`
 	// Next are the next scheduled times: one in lists, five of a single job.
@@ -39,7 +39,7 @@ type JobAlarm struct {
 	Why       string    `json:"why,omitempty"`
 	Scheduled time.Time `json:"scheduled"` // the run
 	Raised    time.Time `json:"raised"`
-	Cleared   time.Time `json:"cleared,omitzero"` // missing while it stands
+	Cleared   time.Time `json:"cleared,omitzero"` // missing while it is open
 	Sent      bool      `json:"sent"`             // sinks know that it was raised
 	Tries     int       `json:"tries,omitempty"`  // to send what they do not know yet
 	// NoSink: the job has no webhook and the store's monitor no sink, so that nobody is told.

@@ -7,7 +7,7 @@ type Monitor struct {
 	Checks   []CheckCount    `json:"checks"`
 	Paths    []Path          `json:"paths"`
 	Sinks    []string        `json:"sinks"`
-	Standing int64           `json:"standing"` // alarms that stand
+	Standing int64           `json:"standing"` // open alarms
 	Members  []MonitorMember `json:"members"`
 	// Configured is when a configuration was last applied, and Origin where it came from.
 	Configured time.Time `json:"configured,omitzero"`

@@ -25,7 +25,7 @@ type Source struct {
 	// LeftMS is how long it may still be quiet, negative when that has ended; missing when it is not judged, or nothing
 	// more is expected.
 	LeftMS *int64    `json:"left_ms,omitempty"`
-	Alarm  string    `json:"alarm,omitempty"` // that stands
+	Alarm  string    `json:"alarm,omitempty"` // that is open
 	Reason string    `json:"reason,omitempty" enum:"silent,failed,overrun"`
 	Since  time.Time `json:"since,omitzero"`
 	Until  time.Time `json:"until,omitzero"` // when its pause ends by itself
@@ -100,7 +100,7 @@ type Alarm struct {
 	Why          string            `json:"why,omitempty"` // of a job
 	Started      time.Time         `json:"started"`
 	Raised       time.Time         `json:"raised"`
-	Ended        time.Time         `json:"ended,omitzero"` // missing while it stands
+	Ended        time.Time         `json:"ended,omitzero"` // missing while it is open
 	End          string            `json:"end,omitempty" enum:"ABATED,retire,forget"`
 	Acknowledged string            `json:"acknowledged,omitempty"` // by whom
 	Reminders    int               `json:"reminders,omitempty"`    // that were sent until then

@@ -47,7 +47,7 @@ type Shown[T any] struct {
 	Error string `json:"error,omitempty"` // of the last reading: what is shown is older than that
 }
 
-// MonitorState is the monitor, with the newest of its alarms that stand. It lists the first checks; the totals are of
+// MonitorState is the monitor, with the newest of its open alarms. It lists the first checks; the totals are of
 // all.
 type MonitorState struct {
 	Monitor
