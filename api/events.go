@@ -36,10 +36,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	defer leave()
 	// Subscribe before the replay, not after: an event written in between would otherwise be in neither. Those in both
 	// are sent once.
-	known, err := s.stream.subscribe(reader, after)
-	if err != nil {
-		return err
-	}
+	known := s.stream.subscribe(reader, after)
 	defer s.stream.unsubscribe(reader)
 	if reader.state {
 		s.poller.requestState()

@@ -399,11 +399,7 @@ func (l smallBuffers) Accept() (net.Conn, error) {
 
 func TestTooManyStreams(t *testing.T) {
 	g := newRig(t)
-	for range maxStreams {
-		if _, err := g.s.stream.subscribe(newReader("", "", false), -1); err != nil {
-			t.Fatal(err)
-		}
-	}
+	fill(t, g.s.streams)
 	g.do("GET", "/v1/events", "").want(503, "busy")
 }
 
@@ -479,8 +475,8 @@ func TestRecentIsBounded(t *testing.T) {
 	s := newStream()
 	slow, quick := newReader("", "", false), newReader("", "", false)
 	for _, r := range []*reader{slow, quick} {
-		if known, err := s.subscribe(r, -1); !known || err != nil {
-			t.Fatal(known, err)
+		if !s.subscribe(r, -1) {
+			t.Fatal("new events are not there")
 		}
 	}
 	const all = 5*maxRecent + 10
@@ -501,20 +497,20 @@ func TestRecentIsBounded(t *testing.T) {
 		t.Error("the slow reader is still there")
 	}
 	back := newReader("", "", false)
-	if known, _ := s.subscribe(back, all-11); !known {
+	if !s.subscribe(back, all-11) {
 		t.Error("a recent event is not known")
 	}
 	if missed, ok := s.pending(back); !ok || len(missed) != 10 || missed[0].event.ID != all-10 {
 		t.Errorf("missed %d", len(missed))
 	}
 	fresh := newReader("", "", false)
-	if known, _ := s.subscribe(fresh, -1); !known {
+	if !s.subscribe(fresh, -1) {
 		t.Error("from now on needs the store")
 	}
 	if got, ok := s.pending(fresh); !ok || len(got) != 0 {
 		t.Errorf("from now on begins with %d events of before", len(got))
 	}
-	if known, _ := s.subscribe(newReader("", "", false), 0); known {
+	if s.subscribe(newReader("", "", false), 0) {
 		t.Error("an event of long ago is said to be known")
 	}
 }
@@ -527,9 +523,7 @@ func TestWakeUpsAreQuick(t *testing.T) {
 		s := start(t, Config{Store: st, Clock: bubbleClock{time.Now().Add(-time.Hour)}})
 		time.Sleep(10*pollInterval + pollInterval/3)
 		r := newReader("", "", false)
-		if _, err := s.stream.subscribe(r, -1); err != nil {
-			t.Fatal(err)
-		}
+		s.stream.subscribe(r, -1)
 		<-r.wake
 		began := time.Now()
 		if err := st.Append(t.Context(), history.Event{Part: "role"}); err != nil {

@@ -55,22 +55,19 @@ func newReader(part, subject string, state bool) *reader {
 
 // subscribe adds a reader that continues after the event with the id after, or with the next one if after is negative.
 // known is false if that event is no longer kept: then the events since are in the store alone.
-func (s *stream) subscribe(r *reader, after int64) (known bool, err error) {
+func (s *stream) subscribe(r *reader, after int64) (known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.readers) >= maxStreams {
-		return false, errBusy
-	}
 	s.readers[r] = struct{}{}
 	r.wakeUp()
 	r.next, r.newest = s.dropped+int64(len(s.recent)), s.newest
 	for i, m := range s.recent {
 		if m.event.ID == after {
 			r.next = s.dropped + int64(i) + 1
-			return true, nil
+			return true
 		}
 	}
-	return after < 0, nil
+	return after < 0
 }
 
 func (s *stream) unsubscribe(r *reader) {
