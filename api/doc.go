@@ -1,5 +1,5 @@
 // Package api serves what Understudy knows and does over HTTP: roles, sessions
-// and leases for programs in any language, queues and their batches, the values of
+// and leases for programs in any language, queues and their messages, the values of
 // a cache, the history and its live feed, metrics, health, and the page. A [Cache]
 // serves the cache's part alone, without a store.
 //

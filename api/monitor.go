@@ -36,8 +36,8 @@ const (
 
 // Monitor is what this process does for the monitor. Any of it may be missing.
 type Monitor struct {
-	Intake  *intake.HTTP
-	Inlet   *monitor.Intake
+	HTTP    *intake.HTTP    // the routes by which heartbeats come
+	Intake  *monitor.Intake // what stores them
 	Watcher *monitor.Watcher
 	Routers func() []*intake.Router // nil: none
 	Letters *intake.DeadLetters
@@ -124,10 +124,10 @@ func (p *monitorPart) routes() []route {
 // intakeRoutes are where beats come in. They know their own callers: a ping key
 // is no token.
 func (p *monitorPart) intakeRoutes() (out []route) {
-	if p.own.Intake == nil {
+	if p.own.HTTP == nil {
 		return nil
 	}
-	for _, r := range p.own.Intake.Routes() {
+	for _, r := range p.own.HTTP.Routes() {
 		out = append(out, route{
 			pattern: r.Method + " " + r.Pattern, open: true, keyed: true, scope: access.Ingest, body: r.Body, ownBodies: true, hidden: r.Hidden,
 			handle: func(w http.ResponseWriter, q *http.Request) error { r.Handler(w, withoutToken(q)); return nil },
@@ -183,7 +183,7 @@ func (p *monitorPart) mayHaveSinks(ctx context.Context) bool {
 
 // isUsed reports whether the monitor is in use, so that it has a section.
 func (p *monitorPart) isUsed(s *apitype.MonitorState) bool {
-	return s != nil && (s.Totals.Checks+len(s.Members) > 0 || p.own.Inlet != nil)
+	return s != nil && (s.Totals.Checks+len(s.Members) > 0 || p.own.Intake != nil)
 }
 
 func (p *monitorPart) get(r *http.Request) (apitype.MonitorWithInstance, error) {

@@ -50,7 +50,7 @@ func TestMonitorGlance(t *testing.T) {
 		t.Errorf("no event names: %s", a.Body)
 	}
 	p := g.s.monitor
-	if s := p.state(t.Context()); s == nil || p.isUsed(s) || !(&monitorPart{own: Monitor{Inlet: new(monitor.Intake)}}).isUsed(s) {
+	if s := p.state(t.Context()); s == nil || p.isUsed(s) || !(&monitorPart{own: Monitor{Intake: new(monitor.Intake)}}).isUsed(s) {
 		t.Errorf("an empty monitor is used: %+v", s)
 	}
 

@@ -47,7 +47,7 @@ func newIntakeRig(t *testing.T) *monitorRig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(Config{Store: &monitorStore{st, table}, Token: apiToken, Monitor: &Monitor{Intake: in, Inlet: inlet, Watcher: watcher, Letters: letters}})
+	s, err := New(Config{Store: &monitorStore{st, table}, Token: apiToken, Monitor: &Monitor{HTTP: in, Intake: inlet, Watcher: watcher, Letters: letters}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,12 +19,12 @@ const (
 
 // ownView is nil when this process does nothing for the monitor.
 func (p *monitorPart) ownView() *apitype.MonitorInstance {
-	if p.own.Inlet == nil && p.own.Watcher == nil {
+	if p.own.Intake == nil && p.own.Watcher == nil {
 		return nil
 	}
 	v := &apitype.MonitorInstance{}
-	if p.own.Inlet != nil {
-		s := p.own.Inlet.Stats()
+	if p.own.Intake != nil {
+		s := p.own.Intake.Stats()
 		v.Queued, v.Accepted, v.Unknown, v.Malformed, v.Replayed, v.Busy = s.Queued, s.Accepted, s.Unknown, s.Malformed, s.Replayed, s.Busy
 	}
 	if p.own.Watcher != nil {
@@ -52,11 +52,11 @@ func (p *monitorPart) ownView() *apitype.MonitorInstance {
 func (s *Server) collectMonitor(m prometheus.Scrape) {
 	m = m.With("understudy_monitor_")
 	own := s.monitor.own
-	if own.Inlet != nil {
-		collectIntake(m, own.Inlet.Stats())
-	}
 	if own.Intake != nil {
-		collectIgnored(m, "http", own.Intake.Ignored())
+		collectIntake(m, own.Intake.Stats())
+	}
+	if own.HTTP != nil {
+		collectIgnored(m, "http", own.HTTP.Ignored())
 	}
 	if own.Letters != nil {
 		collectLetters(m, own.Letters.Counts())

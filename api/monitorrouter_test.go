@@ -44,7 +44,7 @@ func TestRouters(t *testing.T) {
 	}
 	s, err := New(Config{
 		Store: &monitorStore{st, checks.NewMemory(checks.Options{})}, Clock: clock,
-		Monitor: &Monitor{Inlet: inlet, Routers: func() []*intake.Router { return []*intake.Router{router, router} }},
+		Monitor: &Monitor{Intake: inlet, Routers: func() []*intake.Router { return []*intake.Router{router, router} }},
 	})
 	if err != nil {
 		t.Fatal(err)

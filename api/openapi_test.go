@@ -62,7 +62,7 @@ func TestOpenAPI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(Config{Store: newRig(t).store, Monitor: &Monitor{Intake: in}})
+	s, err := New(Config{Store: newRig(t).store, Monitor: &Monitor{HTTP: in}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -176,8 +176,8 @@ func (s *Server) writeFailure() error {
 			return err
 		}
 	}
-	if own := s.monitor.own; own.Inlet != nil {
-		in := own.Inlet.Stats()
+	if own := s.monitor.own; own.Intake != nil {
+		in := own.Intake.Stats()
 		if err := of("the monitor", in.FailingFor, in.FailingAt, in.Failure); err != nil {
 			return err
 		}

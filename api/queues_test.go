@@ -25,7 +25,7 @@ import (
 // queueStore is a store of everything in memory.
 type queueStore struct {
 	*memory.Store
-	desk dispatch.Admin // in place of its own, if not nil
+	admin dispatch.Admin // in place of its own, if not nil
 	// acquired, if not nil, is called when a lease was acquired.
 	acquired func()
 }
@@ -47,8 +47,8 @@ func (s *queueStore) Release(ctx context.Context, r lease.ReleaseRequest) error 
 }
 
 func (s *queueStore) QueueAdmin() dispatch.Admin {
-	if s.desk != nil {
-		return s.desk
+	if s.admin != nil {
+		return s.admin
 	}
 	return s.Store.QueueAdmin()
 }
@@ -96,15 +96,15 @@ func (g *queueRig) settle(key string, r dispatch.Result) {
 		if c.Key != key {
 			continue
 		}
-		turned, err := g.queues.Queue().Exchange(ctx, dispatch.Exchange{Queue: "orders", Session: session, Begin: []claim.Claim{c}, Window: time.Minute})
-		if err != nil || len(turned.Begun) != 1 {
-			g.t.Fatalf("%+v, %v", turned, err)
+		result, err := g.queues.Queue().Exchange(ctx, dispatch.Exchange{Queue: "orders", Session: session, Begin: []claim.Claim{c}, Window: time.Minute})
+		if err != nil || len(result.Begun) != 1 {
+			g.t.Fatalf("%+v, %v", result, err)
 		}
-		a := turned.Begun[0]
+		a := result.Begun[0]
 		r.Key, r.Term, r.Seq, r.Attempt = key, a.Term, a.Seq, a.Attempt
-		turned, err = g.queues.Queue().Exchange(ctx, dispatch.Exchange{Queue: "orders", Session: session, Results: []dispatch.Result{r}})
-		if err != nil || !turned.Receipts[0].Accepted {
-			g.t.Fatalf("%+v, %v", turned, err)
+		result, err = g.queues.Queue().Exchange(ctx, dispatch.Exchange{Queue: "orders", Session: session, Results: []dispatch.Result{r}})
+		if err != nil || !result.Receipts[0].Accepted {
+			g.t.Fatalf("%+v, %v", result, err)
 		}
 		if err := g.queues.Claims().Release(ctx, space, session, claims); err != nil {
 			g.t.Fatal(err)
@@ -374,13 +374,13 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// oddDesk is that of a store in which SQL has put names that Validate refuses: the no-break spaces in them are stored as "~".
-type oddDesk struct{ dispatch.Admin }
+// oddAdmin is that of a store in which SQL has put names that Validate refuses: the no-break spaces in them are stored as "~".
+type oddAdmin struct{ dispatch.Admin }
 
 func odd(name string) string  { return strings.ReplaceAll(name, "~", "\u00a0") }
 func even(name string) string { return strings.ReplaceAll(name, "\u00a0", "~") }
 
-func (d oddDesk) Keys(ctx context.Context, q dispatch.KeyQuery) ([]dispatch.KeyRecord, error) {
+func (d oddAdmin) Keys(ctx context.Context, q dispatch.KeyQuery) ([]dispatch.KeyRecord, error) {
 	q.After = even(q.After)
 	keys, err := d.Admin.Keys(ctx, q)
 	for i := range keys {
@@ -389,7 +389,7 @@ func (d oddDesk) Keys(ctx context.Context, q dispatch.KeyQuery) ([]dispatch.KeyR
 	return keys, err
 }
 
-func (d oddDesk) Messages(ctx context.Context, q dispatch.MessageQuery) ([]dispatch.Record, error) {
+func (d oddAdmin) Messages(ctx context.Context, q dispatch.MessageQuery) ([]dispatch.Record, error) {
 	q.Key, q.AfterKey = even(q.Key), even(q.AfterKey)
 	messages, err := d.Admin.Messages(ctx, q)
 	for i := range messages {
@@ -398,14 +398,14 @@ func (d oddDesk) Messages(ctx context.Context, q dispatch.MessageQuery) ([]dispa
 	return messages, err
 }
 
-func (d oddDesk) Act(ctx context.Context, queue, id string, a dispatch.Action, who string) error {
+func (d oddAdmin) Act(ctx context.Context, queue, id string, a dispatch.Action, who string) error {
 	return d.Admin.Act(ctx, queue, even(id), a, who)
 }
 
 // TestOddNames: operators reach what SQL has enqueued, whatever Go calls printable.
 func TestOddNames(t *testing.T) {
 	g := newQueueRig(t)
-	g.s.queueAdmin = oddDesk{g.s.queueAdmin}
+	g.s.queueAdmin = oddAdmin{g.s.queueAdmin}
 	for _, key := range []string{"a~", "b~c"} {
 		g.add(key, key+"0", "x")
 		g.block(key)
@@ -432,14 +432,14 @@ func TestOddNames(t *testing.T) {
 	g.do("GET", "/v1/queues/orders/messages/none%C2%A0", "").want(404, "no_message")
 }
 
-// brokenDesk fails as it is told, and counts who asks.
-type brokenDesk struct {
+// brokenAdmin fails as its err says, and counts who asks.
+type brokenAdmin struct {
 	dispatch.Admin
 	err    error
 	looked int
 }
 
-func (d *brokenDesk) Queues(ctx context.Context) ([]dispatch.Overview, error) {
+func (d *brokenAdmin) Queues(ctx context.Context) ([]dispatch.Overview, error) {
 	d.looked++
 	if d.err != nil {
 		return nil, d.err
@@ -449,7 +449,7 @@ func (d *brokenDesk) Queues(ctx context.Context) ([]dispatch.Overview, error) {
 
 func TestStoreOfQueuesAway(t *testing.T) {
 	g := newQueueRig(t)
-	broken := &brokenDesk{Admin: g.queues.Store.QueueAdmin(), err: fmt.Errorf("looking: %w", lease.ErrUnavailable)}
+	broken := &brokenAdmin{Admin: g.queues.Store.QueueAdmin(), err: fmt.Errorf("looking: %w", lease.ErrUnavailable)}
 	g.s.queues = newQueueReader(t.Context(), broken)
 	g.do("GET", "/v1/queues", "").want(503, "store_unavailable")
 	// A store that is down is not asked by everyone.
@@ -464,8 +464,8 @@ func TestStoreOfQueuesAway(t *testing.T) {
 
 func TestRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		desk := &fakeQueues{}
-		l := newQueueReader(t.Context(), desk)
+		admin := &fakeQueues{}
+		l := newQueueReader(t.Context(), admin)
 		look := func() *float64 {
 			views, err := l.views(t.Context(), queueFresh)
 			if err != nil || len(views) != 1 {
@@ -478,7 +478,7 @@ func TestRate(t *testing.T) {
 		}
 		for range 30 {
 			time.Sleep(time.Second)
-			desk.done += 50
+			admin.done += 50
 			if r := look(); r == nil || *r < 49 || *r > 51 {
 				t.Fatalf("50 a second are shown as %v", r)
 			}
@@ -492,7 +492,7 @@ func TestRate(t *testing.T) {
 		if r := look(); *r != 0 {
 			t.Errorf("nothing for %v, and the rate is %v", rateOver, *r)
 		}
-		desk.done = 7 // a queue that was made again
+		admin.done = 7 // a queue that was made again
 		time.Sleep(time.Second)
 		if r := look(); r != nil {
 			t.Errorf("the rate of a queue that was made anew: %v", *r)
@@ -519,14 +519,14 @@ func (f *fakeQueues) Queues(context.Context) ([]dispatch.Overview, error) {
 	return out, nil
 }
 
-// slowDesk takes its time to say how the queues are doing.
-type slowDesk struct {
+// slowAdmin takes its time to say how the queues are doing.
+type slowAdmin struct {
 	fakeQueues
 	takes atomic.Int64 // a duration
 	asked atomic.Int64
 }
 
-func (d *slowDesk) Queues(ctx context.Context) ([]dispatch.Overview, error) {
+func (d *slowAdmin) Queues(ctx context.Context) ([]dispatch.Overview, error) {
 	d.asked.Add(1)
 	select {
 	case <-ctx.Done():
@@ -539,10 +539,10 @@ func (d *slowDesk) Queues(ctx context.Context) ([]dispatch.Overview, error) {
 func TestSlowLooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const takes = 4 * time.Second
-		desk := &slowDesk{}
-		desk.takes.Store(int64(takes))
+		admin := &slowAdmin{}
+		admin.takes.Store(int64(takes))
 		st := newQueueStore(nil)
-		st.desk = desk
+		st.admin = admin
 		s, err := New(Config{Store: st, Clock: bubbleClock{time.Now().Add(-time.Hour)}})
 		if err != nil {
 			t.Fatal(err)
@@ -561,26 +561,26 @@ func TestSlowLooks(t *testing.T) {
 		for range 10 {
 			look()
 		}
-		if got := look(); got.Queues.Total != 1 || desk.asked.Load() != 1 {
-			t.Errorf("%d queues after %d looks", got.Queues.Total, desk.asked.Load())
+		if got := look(); got.Queues.Total != 1 || admin.asked.Load() != 1 {
+			t.Errorf("%d queues after %d looks", got.Queues.Total, admin.asked.Load())
 		}
 		time.Sleep(restFactor*takes - 2*time.Second)
-		if look(); desk.asked.Load() != 1 {
+		if look(); admin.asked.Load() != 1 {
 			t.Error("a store that takes long is looked at again before it has rested")
 		}
 		time.Sleep(2 * time.Second)
-		desk.takes.Store(int64(time.Hour))
-		if look(); desk.asked.Load() != 2 {
-			t.Errorf("looked %d times, want 2", desk.asked.Load())
+		admin.takes.Store(int64(time.Hour))
+		if look(); admin.asked.Load() != 2 {
+			t.Errorf("looked %d times, want 2", admin.asked.Load())
 		}
 		time.Sleep(maxReadTime)
 		if got := look(); got.Queues.Error == "" || got.Queues.Total != 1 {
 			t.Errorf("after a look without an answer the state has %+v", got.Queues)
 		}
-		desk.takes.Store(0) // the store answers again
+		admin.takes.Store(0) // the store answers again
 		time.Sleep(maxFailedRest)
-		if got := look(); got.Queues.Error != "" || desk.asked.Load() != 3 {
-			t.Errorf("%v after a read that failed: %d reads, %q", maxFailedRest, desk.asked.Load(), got.Queues.Error)
+		if got := look(); got.Queues.Error != "" || admin.asked.Load() != 3 {
+			t.Errorf("%v after a read that failed: %d reads, %q", maxFailedRest, admin.asked.Load(), got.Queues.Error)
 		}
 		s.stop() // ends a look that is under way
 	})
@@ -590,7 +590,7 @@ func TestQueueMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := newQueueStore(nil)
 		fake := &fakeQueues{done: 12, many: 2 * maxQueueLabels}
-		st.desk = fake
+		st.admin = fake
 		s := start(t, Config{
 			Store: st, Clock: bubbleClock{time.Now().Add(-time.Hour)},
 			Dispatchers: []func() dispatch.Stats{func() dispatch.Stats {

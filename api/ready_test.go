@@ -151,7 +151,7 @@ func TestReadyNeedsTheWritesOfEachPart(t *testing.T) {
 		}
 		defer func() { stop(); parts.Wait(); stopKeeper(); kept.Wait() }()
 		s := start(t, Config{
-			Store: inner, Clock: clock, Keepers: []*lease.Keeper{keeper}, Dispatchers: []func() dispatch.Stats{d.Stats}, Monitor: &Monitor{Inlet: in, Watcher: w},
+			Store: inner, Clock: clock, Keepers: []*lease.Keeper{keeper}, Dispatchers: []func() dispatch.Stats{d.Stats}, Monitor: &Monitor{Intake: in, Watcher: w},
 		})
 		do := func(path string) answer { return send(t, s, request(t.Context(), "GET", path, "")) }
 		time.Sleep(3 * time.Second)

@@ -51,7 +51,7 @@ func TestWrongKeysOfHeartbeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		g := newTokenRig(t, Config{
-			Token: configToken1, Monitor: &Monitor{Intake: in}, Logger: slog.New(slog.NewTextHandler(&out, nil)), Limits: Limits{Act: Rate{PerSecond: 0.01, Burst: 3}},
+			Token: configToken1, Monitor: &Monitor{HTTP: in}, Logger: slog.New(slog.NewTextHandler(&out, nil)), Limits: Limits{Act: Rate{PerSecond: 0.01, Burst: 3}},
 		})
 		post := func(token string) answer {
 			return g.do(token, "POST", "/v1/beats", `{"event":"e","source":"s"}`)

@@ -132,7 +132,7 @@ func startFuzzed(t *testing.T) *fuzzed {
 	}
 	unlimited := api.Rate{PerSecond: -1}
 	server, err := api.New(api.Config{
-		Store: st, Cache: peer, Shards: directory, Monitor: &api.Monitor{Intake: beats, Inlet: in},
+		Store: st, Cache: peer, Shards: directory, Monitor: &api.Monitor{HTTP: beats, Intake: in},
 		Limits: api.Limits{Read: unlimited, Act: unlimited, Ingest: unlimited},
 	})
 	if err != nil {

@@ -96,7 +96,7 @@ func TestScopes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := newTokenRig(t, Config{Token: configToken1, Monitor: &Monitor{Intake: in}})
+	g := newTokenRig(t, Config{Token: configToken1, Monitor: &Monitor{HTTP: in}})
 	secrets := map[access.Scope]string{}
 	for _, s := range access.AllScopes() {
 		secrets[s] = g.token(string(s), 0, s)
@@ -147,7 +147,7 @@ func TestBeatsByToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) { // a wrong key waits
-		g := newTokenRig(t, Config{Token: configToken1, Monitor: &Monitor{Intake: in}})
+		g := newTokenRig(t, Config{Token: configToken1, Monitor: &Monitor{HTTP: in}})
 		ops, over := g.token("ops", 0, access.Read, access.Act), g.token("over", time.Second, access.Ingest)
 		time.Sleep(time.Second)
 		const taken = 0 // whatever the intake says of it
@@ -172,7 +172,7 @@ func TestBeatsByTokenOfAnOpenServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) { // a wrong key waits
-		g := newTokenRig(t, Config{Monitor: &Monitor{Intake: in}})
+		g := newTokenRig(t, Config{Monitor: &Monitor{HTTP: in}})
 		ops, over := g.token("ops", 0, access.Read, access.Act), g.token("over", time.Second, access.Ingest)
 		time.Sleep(time.Second)
 		const taken = 0 // whatever the intake says of it
@@ -250,7 +250,7 @@ func TestStoreAwayAtStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := newTokenRig(t, Config{Token: configToken1, Monitor: &Monitor{Intake: in}})
+	g := newTokenRig(t, Config{Token: configToken1, Monitor: &Monitor{HTTP: in}})
 	secret := g.token("probe", 0, access.Ingest)
 	g.store.away.Store(true)
 	g.do(secret, "POST", "/v1/beats", `{"event":"e","source":"s"}`).want(503, "store_unavailable")
@@ -393,7 +393,7 @@ func TestPingsOfOtherSites(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := newTokenRig(t, Config{Monitor: &Monitor{Intake: in}})
+	g := newTokenRig(t, Config{Monitor: &Monitor{HTTP: in}})
 	reader := g.token("reader", 0, access.Read)
 	for _, method := range []string{"GET", "HEAD", "POST"} {
 		for site, refused := range map[string]bool{"cross-site": true, "same-site": true, "same-origin": false, "none": false, "": false} {

@@ -270,11 +270,11 @@ func (s *stage) block(key string, state dispatch.State) {
 		if c.Key != key {
 			continue
 		}
-		turned, err := s.store.Queue().Exchange(ctx, dispatch.Exchange{Queue: "orders", Session: session, Begin: []claim.Claim{c}, Window: time.Minute})
-		if err != nil || len(turned.Begun) != 1 {
-			s.t.Fatalf("%+v, %v", turned, err)
+		result, err := s.store.Queue().Exchange(ctx, dispatch.Exchange{Queue: "orders", Session: session, Begin: []claim.Claim{c}, Window: time.Minute})
+		if err != nil || len(result.Begun) != 1 {
+			s.t.Fatalf("%+v, %v", result, err)
 		}
-		a := turned.Begun[0]
+		a := result.Begun[0]
 		_, err = s.store.Queue().Exchange(ctx, dispatch.Exchange{Queue: "orders", Session: session, Results: []dispatch.Result{{
 			State: state, After: dispatch.Block, Code: 422, Detail: "no such account", Key: key, Term: a.Term, Seq: a.Seq, Attempt: a.Attempt,
 		}}})

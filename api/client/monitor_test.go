@@ -41,7 +41,7 @@ func serveMonitor(t *testing.T) (*checks.Memory, *client.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := api.New(api.Config{Store: monitorStore{memory.New(nil), table}, Token: token, Monitor: &api.Monitor{Intake: in, Inlet: inlet}})
+	s, err := api.New(api.Config{Store: monitorStore{memory.New(nil), table}, Token: token, Monitor: &api.Monitor{HTTP: in, Intake: inlet}})
 	if err != nil {
 		t.Fatal(err)
 	}

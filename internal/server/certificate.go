@@ -66,7 +66,7 @@ func (c *certificate) read(stamps [2]stamp) error {
 		c.log.Warn("the certificate has expired: clients will refuse it", "file", c.certFile, "not_after", pair.Leaf.NotAfter)
 	}
 	if c.pair != nil {
-		c.log.Info("certificate read anew", "file", c.certFile, "not_after", pair.Leaf.NotAfter)
+		c.log.Info("certificate read again", "file", c.certFile, "not_after", pair.Leaf.NotAfter)
 	}
 	c.pair, c.stamps, c.failed = &pair, stamps, ""
 	return nil
@@ -101,7 +101,7 @@ func (c *certificate) current(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.pair, nil
 }
 
-// expires is when the certificate to show ends. It looks at the files: a server to which nobody connects anew has read nothing.
+// expires is when the certificate to show ends. It looks at the files: a server to which nobody connects has read nothing.
 func (c *certificate) expires() time.Time {
 	pair, _ := c.current(nil)
 	return pair.Leaf.NotAfter

@@ -30,7 +30,7 @@ type servedMonitor struct {
 	keeper *lease.Keeper // of the server
 	origin string        // of the checks that this instance was started with
 
-	inlet   *monitor.Intake
+	intake  *monitor.Intake
 	watcher *monitor.Watcher
 	http    *intake.HTTP
 	routers []*intake.Router
@@ -94,17 +94,17 @@ func serveMonitor(ctx context.Context, h *instance.Host, cfg *settings.Server, s
 
 // makeIntake makes the ways that beats take.
 func (s *servedMonitor) makeIntake(cfg *settings.Server) (err error) {
-	if s.inlet, err = monitor.NewIntake(monitor.IntakeConfig{Store: s.table, Logger: s.host.Log}); err != nil {
+	if s.intake, err = monitor.NewIntake(monitor.IntakeConfig{Store: s.table, Logger: s.host.Log}); err != nil {
 		return err
 	}
 	// Nothing comes through it here: it is proven for those that write into the store.
-	s.inlet.OpenPath(settings.ProvenPath(settings.StorePath))
+	s.intake.OpenPath(settings.ProvenPath(settings.StorePath))
 	keys, err := s.cfg.Keys()
 	if err != nil {
 		return err
 	}
 	over := intake.HTTPConfig{
-		Flow: s.inlet.OpenPath(settings.ProvenPath("http")), Keys: keys, Letters: s.letters, Reports: s.table, Ready: s.ready, Logger: s.host.Log,
+		Flow: s.intake.OpenPath(settings.ProvenPath("http")), Keys: keys, Letters: s.letters, Reports: s.table, Ready: s.ready, Logger: s.host.Log,
 		AnyDomain: s.anyDomain, RejectUnknown: s.cfg.Unknown == "reject",
 		TooManyWrong: api.TooManyWrongKeys, HasSentTooMany: api.HasSentTooManyWrongKeys,
 	}
@@ -131,7 +131,7 @@ func (s *servedMonitor) makeRouter(from *settings.Router, consumer string) (*int
 	if err != nil {
 		return nil, err
 	}
-	c.Flow, c.Letters, c.Logger, c.AnyDomain = s.inlet.OpenPath(settings.RouterPath(c)), s.letters, s.host.Log, s.anyDomain
+	c.Flow, c.Letters, c.Logger, c.AnyDomain = s.intake.OpenPath(settings.RouterPath(c)), s.letters, s.host.Log, s.anyDomain
 	r, err := intake.NewRouter(c)
 	if err != nil {
 		return nil, fmt.Errorf("router %s: %w", c.Name, err)
@@ -186,7 +186,7 @@ func (s *servedMonitor) ready() error {
 
 // api is what the server shows of it.
 func (s *servedMonitor) api() *api.Monitor {
-	return &api.Monitor{Intake: s.http, Inlet: s.inlet, Watcher: s.watcher, Routers: s.lead.streams.routers, Letters: s.letters, Ready: s.ready}
+	return &api.Monitor{HTTP: s.http, Intake: s.intake, Watcher: s.watcher, Routers: s.lead.streams.routers, Letters: s.letters, Ready: s.ready}
 }
 
 // start hands over what runs until the server stops; the sinks' queues are among
@@ -226,7 +226,7 @@ func (s *servedMonitor) store(ctx context.Context) error {
 		s.reading.Wait()
 		stop()
 	})()
-	return s.inlet.Run(last)
+	return s.intake.Run(last)
 }
 
 // close tells that nothing comes over HTTP any more.
