@@ -159,7 +159,7 @@ func TestQueueGlance(t *testing.T) {
 	var q apitype.Queue
 	g.do("GET", "/v1/queues/orders", "").into(&q)
 	want := apitype.Queue{Queue: "orders", Depth: 4, OldestMS: 90_000, Keys: 2, Blocked: 1}
-	q.Rate, q.Holders = nil, nil
+	q.Holders = nil
 	if diff := cmp.Diff(want, q); diff != "" {
 		t.Errorf("a queue at a glance (-want +got):\n%s", diff)
 	}
@@ -460,48 +460,6 @@ func TestStoreOfQueuesAway(t *testing.T) {
 	if broken.looked != before {
 		t.Errorf("asked %d times more within a moment", broken.looked-before)
 	}
-}
-
-func TestRate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		admin := &fakeQueues{}
-		l := newQueueReader(t.Context(), admin)
-		look := func() *float64 {
-			views, err := l.views(t.Context(), queueFresh)
-			if err != nil || len(views) != 1 {
-				t.Fatalf("%v, %v", views, err)
-			}
-			return views[0].Rate
-		}
-		if r := look(); r != nil {
-			t.Errorf("a rate of one look: %v", *r)
-		}
-		for range 30 {
-			time.Sleep(time.Second)
-			admin.done += 50
-			if r := look(); r == nil || *r < 49 || *r > 51 {
-				t.Fatalf("50 a second are shown as %v", r)
-			}
-		}
-		for range 12 {
-			time.Sleep(time.Second)
-			if look() == nil {
-				t.Fatal("no rate while nothing is done")
-			}
-		}
-		if r := look(); *r != 0 {
-			t.Errorf("nothing for %v, and the rate is %v", rateOver, *r)
-		}
-		admin.done = 7 // a queue that was made again
-		time.Sleep(time.Second)
-		if r := look(); r != nil {
-			t.Errorf("the rate of a queue that was made anew: %v", *r)
-		}
-		time.Sleep(time.Hour)
-		if r := look(); r != nil {
-			t.Errorf("a rate over an hour in which nobody looked: %v", *r)
-		}
-	})
 }
 
 // fakeQueues has one queue, or as many as it is told.

@@ -14,8 +14,6 @@ const (
 	// how old their metrics.
 	queueFresh   = time.Second
 	queueScraped = 5 * time.Second
-	// rateOver is the time over which a rate is taken.
-	rateOver = 10 * time.Second
 	// maxBlockedQueues and maxBlockedKeys bound the blocked keys of the state.
 	maxBlockedQueues = 10
 	maxBlockedKeys   = 20
@@ -31,23 +29,14 @@ type queueReader struct {
 
 // queueSnapshot is the result of one read.
 type queueSnapshot struct {
-	at      time.Time
-	queues  []dispatch.Overview
+	views   []apitype.Queue
 	blocked map[string][]apitype.Key // the first blocked keys, by queue
 	refused map[string][]apitype.Key // the first keys whose head the target refuses, by queue
-	views   []apitype.Queue
-	marks   map[string][]doneCount
-}
-
-// doneCount is how many messages of a queue had ended at a time.
-type doneCount struct {
-	at   time.Time
-	done int64
 }
 
 func newQueueReader(running context.Context, admin dispatch.Admin) *queueReader {
 	l := &queueReader{admin: admin}
-	l.sharedRead = &sharedRead[queueSnapshot]{subject: "the queues", running: running, load: l.read, merge: addRates}
+	l.sharedRead = &sharedRead[queueSnapshot]{subject: "the queues", running: running, load: l.read}
 	return l
 }
 
@@ -68,9 +57,14 @@ func (l *queueReader) read(ctx context.Context) (queueSnapshot, error) {
 	if err != nil {
 		return queueSnapshot{}, err
 	}
-	out := queueSnapshot{at: time.Now(), queues: queues}
+	out := queueSnapshot{views: make([]apitype.Queue, 0, len(queues))}
 	if out.blocked, err = l.blockedKeys(ctx, queues); err == nil {
 		out.refused, err = l.refusedKeys(ctx, queues)
+	}
+	for _, o := range queues {
+		view := ViewQueue(o)
+		view.Refused = int64(len(out.refused[o.Queue]))
+		out.views = append(out.views, view)
 	}
 	return out, err
 }
@@ -112,42 +106,6 @@ func (l *queueReader) blockedKeys(ctx context.Context, queues []dispatch.Overvie
 		}
 	}
 	return out, nil
-}
-
-// addRates makes what is shown, with rates since what was seen before.
-func addRates(before, now queueSnapshot) queueSnapshot {
-	now.views = make([]apitype.Queue, 0, len(now.queues))
-	now.marks = make(map[string][]doneCount, len(now.queues))
-	for _, o := range now.queues {
-		view := ViewQueue(o)
-		view.Refused = int64(len(now.refused[o.Queue]))
-		now.marks[o.Queue], view.Rate = rate(before.marks[o.Queue], doneCount{now.at, o.Done})
-		now.views = append(now.views, view)
-	}
-	return now
-}
-
-// rate adds a mark, drops those that are too old, and tells what was done in a
-// second between the oldest and the newest.
-func rate(marks []doneCount, now doneCount) ([]doneCount, *float64) {
-	if n := len(marks); n > 0 && now.done < marks[n-1].done {
-		marks = nil // another queue of the same name
-	}
-	for len(marks) > 1 && now.at.Sub(marks[1].at) >= rateOver {
-		marks = marks[1:]
-	}
-	if len(marks) > 0 && now.at.Sub(marks[0].at) > 3*rateOver {
-		marks = nil // too old to say anything about the rate now
-	}
-	var r *float64
-	if len(marks) > 0 && now.at.After(marks[0].at) {
-		v := float64(now.done-marks[0].done) / now.at.Sub(marks[0].at).Seconds()
-		r = &v
-	}
-	if n := len(marks); n > 0 && now.at.Sub(marks[n-1].at) < queueFresh/2 {
-		return marks, r // the last mark is young enough
-	}
-	return append(marks[:len(marks):len(marks)], now), r
 }
 
 // state is what the page shows: the first queues, with the first of their blocked keys, as they are known. blocked

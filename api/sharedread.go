@@ -26,8 +26,6 @@ type sharedRead[T any] struct {
 	subject string          // of the read, for errors
 	running context.Context // no read outlives it
 	load    func(context.Context) (T, error)
-	// merge makes the new value from the one before and the one just read. Default: the one just read.
-	merge func(before, answer T) T
 
 	mu       sync.Mutex
 	inFlight chan struct{} // closed when the running read ends; nil without one
@@ -107,11 +105,7 @@ func (l *sharedRead[T]) run(changes int) {
 	if changes != l.changes {
 		l.endedAt = time.Time{}
 	}
-	switch {
-	case err != nil:
-	case l.merge != nil:
-		l.value = l.merge(l.value, answer)
-	default:
+	if err == nil {
 		l.value = answer
 	}
 }

@@ -1,6 +1,6 @@
 // The section of the cache: its peers, how it is doing, and its keys.
 
-import { byId, coarse, count, duration, el, keyed, plural, setText, setTitle } from './dom.js';
+import { byId, coarse, count, duration, el, keyed, perSecond, plural, setText, setTitle } from './dom.js';
 import { question } from './act.js';
 import { ask, follow } from './stream.js';
 import * as log from './cachelog.js';
@@ -148,8 +148,6 @@ function mean(r, time, events) {
 }
 
 const fine = (ms) => (ms < 1 ? `${Math.round(ms * 1000)} µs` : duration(ms));
-
-const perSecond = (n) => `${n >= 100 ? count(Math.round(n)) : n >= 10 || n === 0 ? n.toFixed(0) : n.toFixed(1)} /s`;
 
 function bytes(n) {
   for (const unit of ['B', 'KiB', 'MiB']) {

@@ -83,6 +83,22 @@ export function timeOf(iso) {
 export const count = (n) => numbers.format(n);
 const numbers = new Intl.NumberFormat('en');
 
+// meter tells by how much a count has grown in a second, over the last ten; null until that is known. It starts again with a count
+// that has fallen, and with one that comes after a long silence.
+export function meter() {
+  const span = 10_000; // ms
+  let seen = []; // oldest first
+  return (n, at = performance.now()) => {
+    const last = seen.length - 1;
+    seen = last >= 0 && seen[last].n > n ? [] : seen.filter((one, i) => at - one.at <= (i < last ? span : 3 * span));
+    seen.push({ at, n });
+    return at > seen[0].at ? (1000 * (n - seen[0].n)) / (at - seen[0].at) : null;
+  };
+}
+
+// perSecond is such a rate in words.
+export const perSecond = (rate) => (rate === null ? '–' : `${rate >= 100 ? count(Math.round(rate)) : rate >= 10 || rate === 0 ? rate.toFixed(0) : rate.toFixed(1)} /s`);
+
 // say tells for a moment what was done.
 let quiet = 0;
 export function say(text) {

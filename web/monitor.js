@@ -1,6 +1,6 @@
 // The section of the monitor: what stands, what is expected, and how it is doing.
 
-import { byId, coarse, count, el, keyed, plural, setText, setTitle, timeOf } from './dom.js';
+import { byId, coarse, count, el, keyed, meter, perSecond, plural, setText, setTitle, timeOf } from './dom.js';
 import { openQueue } from './browse.js';
 import { listWhole } from './listpages.js';
 import { anchor, link, when } from './pages.js';
@@ -10,7 +10,6 @@ import { askToAcknowledge, openAlarm, openAlarms, openLetters, openSource, openS
 import * as sources from './sources.js';
 
 const partitions = 64; // into which the sources are divided
-const span = 10_000; // ms over which rates are taken
 const uncovered = 6000; // ms for which some of them may be nobody's, as when an instance starts
 const stuckAfter = 60_000; // ms that a notice is tried in vain, and nobody need worry
 const mostAlarms = 12;
@@ -18,7 +17,7 @@ const mostLines = 50; // instances and paths that are shown
 const mostBlind = 5;
 
 let state = null;
-let taken = []; // what this instance had taken lately, oldest first
+const rateOf = meter(); // of what this instance stores
 let offset = 0; // the store's clock minus this one's, in ms
 let bare = 0; // since when some partitions are nobody's
 
@@ -224,7 +223,7 @@ function fillEvent(row, e) {
 
 // figures of this instance's intake: name, value and what it means.
 const figures = [
-  ['Beats', (i, rate) => (rate === null ? '–' : `${rate >= 10 || rate === 0 ? count(Math.round(rate)) : rate.toFixed(1)} /s`), 'that this instance stores, by the second, lately'],
+  ['Beats', (i, rate) => perSecond(rate), 'that this instance stores, by the second, lately'],
   ['Waiting', (i) => count(i.queued), 'beats that wait here to be stored'],
   ['Stored', (i) => count(i.accepted), 'beats, by this instance since it started'],
   ['Not known', (i) => count(i.unknown), 'beats of checks that are not configured, or of sources that are not declared'],
@@ -250,12 +249,7 @@ function drawIntake() {
       return dd;
     });
   }
-  const now = performance.now();
-  if (taken.length && taken[taken.length - 1].accepted > i.accepted) taken = []; // it has started anew
-  taken.push({ at: now, accepted: i.accepted });
-  while (taken.length > 2 && now - taken[0].at > span) taken.shift();
-  const first = taken[0];
-  const rate = taken.length > 1 ? (1000 * (i.accepted - first.accepted)) / (now - first.at) : null;
+  const rate = rateOf(i.accepted);
   figures.forEach(([, value], n) => setText(values[n], value(i, rate)));
   setText(byId('monitor-letters'), i.letters ? `Dead letters (${count(i.letters)})` : 'Dead letters');
 }

@@ -1,6 +1,6 @@
 // The section of the queues: what waits, who delivers it, and what is blocked.
 
-import { byId, coarse, count, el, keyed, plural, setText, setTitle } from './dom.js';
+import { byId, coarse, count, el, keyed, meter, perSecond, plural, setText, setTitle } from './dom.js';
 import { askToAct } from './act.js';
 import { openMessage, openKey, openQueue } from './browse.js';
 import { listWhole } from './listpages.js';
@@ -44,7 +44,7 @@ function draw(shown, summary) {
 // figures of a queue: name, value and what it means.
 const figures = [
   ['Waiting', (q) => count(q.depth), 'messages that are not final'],
-  ['Delivered', (q) => (q.rate_per_s === undefined ? '–' : `${perSecond(q.rate_per_s)} /s`), 'messages that were committed or cancelled, by the second, lately'],
+  ['Delivered', (q, rate) => perSecond(rate), 'messages that were committed or cancelled, by the second, lately'],
   ['Oldest', (q) => (q.oldest_ms >= 1 ? coarse(q.oldest_ms) : '–'), 'how long the oldest waiting message waits, those of blocked keys too'],
   ['In flight', (q) => count(q.in_flight), 'keys whose message is being submitted'],
   ['Pending', (q) => count(q.pending), 'keys whose message the target has and has not decided'],
@@ -54,8 +54,6 @@ const figures = [
   ['Blocked', (q) => count(q.blocked), 'keys that wait for an operator'],
   ['Dead letters', (q) => count(q.dead_letters), 'messages that ended as invalid or failed, until they are pruned'],
 ];
-
-const perSecond = (r) => (r >= 100 ? count(Math.round(r)) : r >= 10 || r === 0 ? r.toFixed(0) : r.toFixed(1));
 
 function create() {
   const name = el('h3', 'name');
@@ -75,7 +73,7 @@ function create() {
   for (const b of [button, gone]) b.type = 'button';
   const element = el('li', 'queue', el('div', 'who', name, sub), el('dl', 'figures', ...values.map((dd) => dd.parentElement)),
     el('div', 'act', button, gone, past), holders, blocked, more);
-  const row = { element, name, sub, values, holders, blocked, more, button, gone, past };
+  const row = { element, name, sub, values, rate: meter(), holders, blocked, more, button, gone, past };
   gone.addEventListener('click', () => askToRemove.queue(row.queue));
   button.addEventListener('click', () => openQueue(row.queue.queue));
   return row;
@@ -86,8 +84,9 @@ function fill(row, q) {
   setText(row.name, q.queue);
   setTitle(row.name, q.queue);
   setText(row.sub, q.holders.length ? plural(q.holders.length, 'instance', 'instances') : 'no instance delivers');
+  const rate = row.rate(q.done);
   figures.forEach(([title, value], i) => {
-    setText(row.values[i], value(q));
+    setText(row.values[i], value(q, rate));
     row.values[i].classList.toggle('bad-value', title === 'Blocked' && q.blocked > 0 || title === 'Refused' && q.refused > 0);
   });
   row.element.classList.toggle('vacant', q.blocked > 0 || q.refused > 0 || (q.holders.length === 0 && q.depth > 0));

@@ -9,13 +9,11 @@ type Queue struct {
 	DeadLetters int64 `json:"dead_letters"`
 	// Scheduled messages wait for their time; they are not in Depth. 10000 at most are counted.
 	Scheduled int64 `json:"scheduled"`
-	// Rate is how fast Done grew over the last seconds; missing until the server has looked twice.
-	Rate     *float64 `json:"rate_per_s,omitempty"`
-	OldestMS int64    `json:"oldest_ms"` // how long the oldest waiting message waits, those of blocked keys too; or how overdue a scheduled one is
-	Keys     int64    `json:"keys"`      // keys that have messages waiting
-	InFlight int64    `json:"in_flight"` // keys whose message is being submitted
-	Pending  int64    `json:"pending"`   // keys whose message the target has and has not decided, without blocked ones
-	Delayed  int64    `json:"delayed"`   // keys that wait for another attempt
+	OldestMS  int64 `json:"oldest_ms"` // how long the oldest waiting message waits, those of blocked keys too; or how overdue a scheduled one is
+	Keys      int64 `json:"keys"`      // keys that have messages waiting
+	InFlight  int64 `json:"in_flight"` // keys whose message is being submitted
+	Pending   int64 `json:"pending"`   // keys whose message the target has and has not decided, without blocked ones
+	Delayed   int64 `json:"delayed"`   // keys that wait for another attempt
 	// Blocked keys wait for an operator, or for a target that has had their message for too long: when it decides, they go on.
 	Blocked int64 `json:"blocked"`
 	// Refused counts delayed keys whose message the target refuses, among the first 100 keys.
