@@ -62,8 +62,8 @@ func (j *monitorJudge) told(s *sinkBook, n monitor.Notification, m monitor.Alarm
 	default:
 		delete(s.stands, n.Key)
 	}
-	if m.Status == monitor.Abated && m.Ended == nil {
-		j.breach("%s: ABATED of %s without an end", n.Sink, n.Key)
+	if m.Status == monitor.Abated && (m.Ended == nil || !j.world.setup.Steps && m.Ended.Before(m.Started)) {
+		j.breach("%s: ABATED of %s from %v to %v", n.Sink, n.Key, m.Started, m.Ended)
 	}
 }
 
