@@ -63,6 +63,10 @@ func TestWithLosesItsCompanion(t *testing.T) {
 		a.cut()
 		// A lapse wakes nobody: it is found by looking every ten intervals.
 		until(t, timing.Timeout+11*timing.Interval, "near stops", func() bool { return s.who("near") == "" })
+		time.Sleep(20 * time.Second)
+		if n := s.terms("near"); n != 1 {
+			t.Errorf("near has %d terms, and its companion has none after the first", n)
+		}
 	})
 }
 
