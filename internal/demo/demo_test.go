@@ -2,6 +2,7 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -17,9 +18,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/internal/resp"
+	"github.com/understudy-ha/understudy/internal/settings"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -86,6 +89,35 @@ func TestDemoWorldAnswers(t *testing.T) {
 	ask(http.MethodPost, "/alarm", `{"status":"ONSET","event":"other","source":"sensor-1"}`)
 	if n, _ := w.alarmsOf("ONSET", sensorName); n != 1 || w.otherAlarms(sensorName) != 2 {
 		t.Errorf("%d of the source, %d of others; should be 1 and 2", n, w.otherAlarms(sensorName))
+	}
+}
+
+// The files that the demonstration writes are today's: no server warns of them.
+func TestDemoFiles(t *testing.T) {
+	d := &demo{works: true, cfg: Config{Timing: lease.Timing{Interval: time.Second, Timeout: 5 * time.Second}}}
+	var err error
+	if d.world, err = newWorld(d); err != nil {
+		t.Fatal(err)
+	}
+	defer d.world.close()
+	if err := d.findAddresses(); err != nil {
+		t.Fatal(err)
+	}
+	page, err := d.pageSettings("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string][]byte{"page": page}
+	for i, name := range names {
+		if files[name], err = yaml.Marshal(d.instance(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, text := range files {
+		var c settings.Server
+		if err := errors.Join(settings.Parse(text, &c), c.Complete()); err != nil || len(c.Warnings()) > 0 {
+			t.Errorf("%s: %v, %q", name, err, c.Warnings())
+		}
 	}
 }
 

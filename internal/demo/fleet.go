@@ -128,7 +128,7 @@ func (d *demo) instance(i int) mapping {
 	}}
 	out["monitor"] = mapping{
 		"first_window": first,
-		"events":       []mapping{{"event": EventName, "interval": d.checkInterval().String(), "missed": missed}},
+		"checks":       []mapping{{"check": EventName, "interval": d.checkInterval().String(), "missed": missed}},
 		"sinks": []mapping{{
 			"sink": sinkName, "webhook": mapping{"url": d.world.url + "/alarm", "recognises": true},
 			"first_window": first, "second_window": second, "submit_timeout": submit,
