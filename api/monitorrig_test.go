@@ -20,7 +20,7 @@ type monitorStore struct {
 	table monitor.Store
 }
 
-func (s *monitorStore) Monitor() monitor.Store { return s.table }
+func (s *monitorStore) Monitor() monitor.Store { return monitor.Validated(s.table) }
 
 // monitorRig is a server with a monitor, without a network, at which nobody looks
 // after the sources but the test.

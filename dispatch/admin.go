@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -193,7 +194,8 @@ type Admin interface {
 	Message(ctx context.Context, queue, id string) (Record, error)
 
 	// Act applies an operator's action, and records who and why in the history
-	// of the message and of the store (part "batch", subject queue + "/" + key).
+	// of the message and of the store (part "batch", subject queue + "/" + key, reason [ActionReason], duration how long the
+	// message had been in its state).
 	Act(ctx context.Context, queue, id string, a Action, who string) error
 }
 
@@ -213,6 +215,11 @@ func CheckRemoval(queue string, agreed, has, joined int64) error {
 // SinkQueueError is what [Admin.RemoveQueue] says of a queue that receives the alarms of a sink of the monitor.
 func SinkQueueError(queue string) error {
 	return fmt.Errorf("%w: queue %q receives the alarms of a sink: drop the sink first", ErrState, queue)
+}
+
+// ActionReason is what the history says of an operator's action on the message of an ID that was in a state, with a detail.
+func ActionReason(a Action, who string, was State, detail, id string) string {
+	return lease.TruncateReason(fmt.Sprintf("%s by %s: %s, %s", a, who, was, cmp.Or(detail, id)))
 }
 
 // RemovalReason is what the history says of it.

@@ -132,6 +132,9 @@ func States() []State {
 	return []State{Scheduled, Queued, Submitting, Pending, Valid, Delayed, Unknown, Committed, Invalid, Failed, Cancelled}
 }
 
+// IsAtTarget reports that the target has the message and has not decided.
+func (s State) IsAtTarget() bool { return s == Pending || s == Valid }
+
 // IsFinal reports that a dispatcher has nothing more to do with the message. An
 // operator may still retry invalid, failed and cancelled ones.
 func (s State) IsFinal() bool {

@@ -1,11 +1,13 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
 
 	"github.com/understudy-ha/understudy/claim"
+	"github.com/understudy-ha/understudy/lease"
 )
 
 var (
@@ -91,6 +93,17 @@ type Result struct {
 	Link    string
 }
 
+// Blocks reports that the key waits for an operator after the result.
+func (r Result) Blocks() bool { return r.After == Block || r.After == Stuck }
+
+// BlockingReason is what the history says of a key that the result blocks or unblocks.
+func (r Result) BlockingReason() string {
+	if r.Blocks() {
+		return lease.TruncateReason("blocked: " + cmp.Or(r.Detail, string(r.State)))
+	}
+	return "unblocked: " + string(r.State)
+}
+
 // Exchange is one request to the store: the results of earlier assignments, and the
 // keys to start next. Both lists together have up to claim.MaxKeys entries. A key
 // may be in both.
@@ -153,7 +166,7 @@ type Queue interface {
 	// A key without a head is released, idle, in the same statement that shows that
 	// no message was enqueued meanwhile. Every result is a step of the message's own
 	// history. Any result but Block and Stuck unblocks a key. Blocking a key, and unblocking it, is an event of part "batch",
-	// subject queue + "/" + key. Errors are those of claim.KeyTable.
+	// subject queue + "/" + key, from and to the holder, reason [Result.BlockingReason]. Errors are those of claim.KeyTable.
 	Exchange(ctx context.Context, x Exchange) (ExchangeResult, error)
 
 	// EnqueueDue puts scheduled messages whose time has come, by the store's clock, into their keys, as

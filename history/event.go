@@ -29,7 +29,7 @@ type Event struct {
 	// otherwise the reason that the caller gave.
 	Reason string `json:"reason"`
 	// Duration is how long the state before had lasted: on an acquisition the
-	// time without a holder, on a release the time it was held.
+	// time without a holder, on a release the time it was held. On an alarm it is how long the outage had lasted.
 	Duration time.Duration `json:"-"`
 }
 

@@ -190,7 +190,7 @@ type Store interface {
 	Get(ctx context.Context, id ID) (Lease, error)
 
 	// List returns the leases of a space whose key is greater than after, in
-	// byte order of their keys, at most limit of them (1 to [MaxList]).
+	// byte order of their keys, at most limit of them: 1 to [MaxList], see [ListLimit].
 	List(ctx context.Context, space, after string, limit int) ([]Lease, error)
 
 	// Watch calls wake for every change from when it is ready until ctx ends,
@@ -210,6 +210,9 @@ type FewWatcher interface {
 
 // MaxList is the most leases that [Store.List] returns at once.
 const MaxList = 1000
+
+// ListLimit is the limit by which a [Store.List] that is called with some limit goes: the nearest that is allowed.
+func ListLimit(limit int) int { return min(max(limit, 1), MaxList) }
 
 // Roster is the part of a store that people look at: who waits for what, which
 // sessions live, and requests to a holder. Errors are as for [Store].

@@ -23,7 +23,7 @@ var (
 // Limits of one call. Callers split what is more.
 const (
 	MaxBeats   = 10_000 // of one RecordHeartbeats
-	MaxSources = 1000   // of one ResolveSources, DueSources, ApplyChanges or Declare
+	MaxSources = 1000   // of one ResolveSources, DueSources, Sweep, ApplyChanges, Parents or Declare, and members of one ReportGroup
 	MaxPage    = 1000   // rows of a list
 )
 
@@ -36,7 +36,7 @@ type Store interface {
 
 // HeartbeatStore stores heartbeats. Methods of this port and of the others are atomic and safe for concurrent use.
 // They return [lease.ErrUnavailable] if nothing can have been done, [lease.ErrUnknown] if it may have been, and
-// [lease.ErrInvalid], with nothing done, if a call brings more than it may, or a path that is not among its probes.
+// [lease.ErrInvalid], with nothing done, if a call brings more than it may, or what [Validated] refuses.
 // Any text is only data to a store.
 type HeartbeatStore interface {
 	// ResolveSources finds sources, and learns those whose check is configured and not fixed. At most MaxSources, in
@@ -69,7 +69,8 @@ type Detection interface {
 	// sources stay due. A change that only moves Due leaves Rev alone. Onset makes the source [Down] and starts an
 	// alarm; Abated ends it; Retire and Forget end it if one stands. Notifications for unregistered sinks are left
 	// out. Each alarm that starts or ends is an event of the history: part "monitor", subject check + "/" + source,
-	// reason the Reason or the Transition.
+	// reason the Reason or the Transition, duration how long the outage had lasted then. So it is with the alarms of groups,
+	// whose subject is the group.
 	ApplyChanges(ctx context.Context, changes []SourceChange) ([]bool, error)
 
 	// Sweep does up to limit of the background work: it makes sources due whose check was changed, and deletes
@@ -317,12 +318,12 @@ type AlarmGroup struct {
 }
 
 // GroupReport reports held alarms: as members of a group or, with Alarm "", one by one. It is made only if all
-// Members are still held, and End only if no alarm of the group stands.
+// Members are still held, and End, which has none, only if no alarm of the group stands.
 type GroupReport struct {
 	Group string
 	// Alarm of the group: a new one, or the one that stands.
 	Alarm   string
-	Members []string
+	Members []string // each once
 	// End, when not "", ends the alarm of the group, and says why: Abated, Retire or Forget.
 	End           Transition
 	At            time.Time

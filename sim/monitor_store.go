@@ -30,7 +30,7 @@ func memoryMonitor(wall func() time.Time) monitorStore {
 	ref := checks.NewMemory(checks.Options{Clock: wall, Sessions: sessions})
 	read := 0
 	return monitorStore{
-		Store: ref, sessions: sessions, claims: sessions.Claims(), close: func() error { return nil },
+		Store: monitor.Validated(ref), sessions: sessions, claims: sessions.Claims(), close: func() error { return nil },
 		news: func() []monitor.Notification {
 			sent := ref.Sent()[read:]
 			read += len(sent)

@@ -23,7 +23,7 @@ type monitorStore struct {
 	table monitor.Store
 }
 
-func (s monitorStore) Monitor() monitor.Store { return s.table }
+func (s monitorStore) Monitor() monitor.Store { return monitor.Validated(s.table) }
 
 func serveMonitor(t *testing.T) (*checks.Memory, *client.Client) {
 	t.Helper()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/understudy-ha/understudy/claim"
 	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -273,23 +274,35 @@ func testActNothing(b *bench) {
 	b.shows("1", dispatch.Queued)
 }
 
+// testActRecorded: the history says the same in every store, of keys that block and of actions.
 func testActRecorded(b *bench) {
-	s := b.session("a")
 	for i, a := range []dispatch.Action{dispatch.Retry, dispatch.Skip, dispatch.Cancel} {
+		s := b.session("a")
+		holder := s.Instance.Label()
 		key, who := fmt.Sprint("k", i), "somebody-"+string(a)
 		id := key + " 1"
 		b.add(key, id)
-		if a != dispatch.Cancel {
-			b.settles(s, result(b.starts(s, key), dispatch.Failed, dispatch.Block))
+		was := string(a) + " by " + who + ": "
+		var want []history.Event
+		switch a {
+		case dispatch.Cancel:
+			want = []history.Event{{Reason: was + "queued, " + id}}
+		case dispatch.Skip: // without a detail
+			r := result(b.starts(s, key), dispatch.Invalid, dispatch.Block)
+			b.settles(s, r)
+			want = []history.Event{{From: holder, To: holder, Term: r.Term, Reason: "blocked: invalid"}, {Term: r.Term, Reason: was + "invalid, " + id}}
+		default:
+			r := result(b.starts(s, key), dispatch.Failed, dispatch.Block)
+			r.Detail = "no such address"
+			b.settles(s, r)
+			want = []history.Event{{From: holder, To: holder, Term: r.Term, Reason: "blocked: no such address"}, {Term: r.Term, Reason: was + "failed, no such address"}}
 		}
-		before := len(b.events(key))
+		b.step(3 * time.Minute)
+		want[len(want)-1].Duration = 3 * time.Minute // for so long it was in that state
 		if err := b.Admin.Act(b.ctx, q, id, a, who); err != nil {
 			b.Fatalf("%s: %v", a, err)
 		}
-		es := b.events(key)
-		if len(es) != before+1 || !strings.Contains(es[len(es)-1].Reason, who) {
-			b.Errorf("%s: the history of the store tells %+v", a, es)
-		}
+		b.wantEvents(key, want...)
 		trail := b.record(id).Trail
 		if len(trail) == 0 || !strings.Contains(trail[len(trail)-1].Detail, who) {
 			b.Errorf("%s: the message's history tells %+v", a, trail)

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/understudy-ha/understudy/claim"
 	"github.com/understudy-ha/understudy/claim/claimtest"
 	"github.com/understudy-ha/understudy/dispatch"
@@ -55,6 +57,7 @@ func Run(t *testing.T, newHarness func(t *testing.T) *Harness) {
 		"turn/standing of what is not held":           testLost,
 		"turn/asked anew":                             testAnew,
 		"turn/many keys, and none":                    testMany,
+		"turn/what cannot be is refused":              testRefusedTurns,
 		"turn/payloads are exact":                     testPayloads,
 		"turn/hostile text is only data":              testHostileText,
 		"result/under an old term":                    testOldTerm,
@@ -311,6 +314,25 @@ func (b *bench) events(key string) []history.Event {
 		b.Fatalf("Read: %v", err)
 	}
 	return es
+}
+
+// wantEvents checks all that the history says of a key, but for when, and under which number.
+func (b *bench) wantEvents(key string, want ...history.Event) {
+	b.Helper()
+	got := b.events(key)
+	for i := range min(len(got), len(want)) {
+		e, w := got[i], want[i]
+		w.ID, w.At, w.Part, w.Subject = e.ID, e.At, "batch", q+"/"+key
+		if near := (e.Duration - w.Duration).Abs() < slack; near {
+			w.Duration = e.Duration
+		}
+		if e != w {
+			b.Errorf("the history of %s is not what it should be:\n%s", key, cmp.Diff(w, e))
+		}
+	}
+	if len(got) != len(want) {
+		b.Errorf("the history of %s has %d events, want %d: %+v", key, len(got), len(want), got)
+	}
 }
 
 // drains delivers all that is ready and returns the ids in the order of each

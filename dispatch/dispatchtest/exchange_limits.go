@@ -2,6 +2,7 @@ package dispatchtest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/understudy-ha/understudy/claim"
 	"github.com/understudy-ha/understudy/claim/claimtest"
 	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/lease"
 )
 
 func testMany(b *bench) {
@@ -57,6 +59,37 @@ func testMany(b *bench) {
 	}
 	if t := b.turn(s, nil); len(t.Begun)+len(t.Receipts)+len(t.Holdings) != 0 {
 		b.Errorf("an empty turn: %+v", t)
+	}
+}
+
+// testRefusedTurns: an exchange that no dispatcher makes changes nothing.
+func testRefusedTurns(b *bench) {
+	s := b.session("a")
+	b.add("k", "1")
+	a := b.starts(s, "k")
+	for name, x := range map[string]dispatch.Exchange{
+		"too many results":             {Results: slices.Repeat([]dispatch.Result{done(a)}, claim.MaxKeys+1)},
+		"too many keys":                {Begin: slices.Repeat([]claim.Claim{claimOf(a)}, claim.MaxKeys+1)},
+		"too many of both":             {Results: slices.Repeat([]dispatch.Result{done(a)}, claim.MaxKeys), Begin: []claim.Claim{claimOf(a)}},
+		"queued":                       {Results: []dispatch.Result{result(a, dispatch.Queued, dispatch.RetryLater)}},
+		"submitting":                   {Results: []dispatch.Result{result(a, dispatch.Submitting, dispatch.Hold)}},
+		"committed and again":          {Results: []dispatch.Result{result(a, dispatch.Committed, dispatch.RetryLater)}},
+		"failed and held":              {Results: []dispatch.Result{result(a, dispatch.Failed, dispatch.Hold)}},
+		"pending and done with":        {Results: []dispatch.Result{result(a, dispatch.Pending, dispatch.Next)}},
+		"stuck, and not at the target": {Results: []dispatch.Result{result(a, dispatch.Unknown, dispatch.Stuck)}},
+		"cancelled":                    {Results: []dispatch.Result{result(a, dispatch.Cancelled, dispatch.Next)}},
+		"no state":                     {Results: []dispatch.Result{result(a, "", dispatch.Next)}},
+		"nothing after it":             {Results: []dispatch.Result{result(a, dispatch.Committed, "")}},
+	} {
+		x.Queue, x.Session, x.Window = q, s.ID, window
+		if _, err := b.Queue.Exchange(b.ctx, x); !errors.Is(err, lease.ErrInvalid) {
+			b.Errorf("%s: %v, want ErrInvalid", name, err)
+		}
+	}
+	// No session is nobody's: the one that free keys have must not pass for one.
+	b.settles(s, result(a, dispatch.Delayed, dispatch.RetryLater))
+	if b.turn(lease.Session{}, []dispatch.Result{done(a)}).Receipts[0].Accepted {
+		b.Error("a result of no session is accepted")
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/understudy-ha/understudy/claim"
 	"github.com/understudy-ha/understudy/claim/claimtest"
 	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -221,9 +222,7 @@ func testScheduledCancel(b *bench) {
 	if err := b.Admin.Act(b.ctx, q, "1", dispatch.Cancel, "operator"); !errors.Is(err, dispatch.ErrState) {
 		b.Errorf("again: %v, want ErrState", err)
 	}
-	if es := b.events("k"); len(es) != 1 {
-		b.Errorf("the history says %+v", es)
-	}
+	b.wantEvents("k", history.Event{Reason: "cancel by operator: scheduled, 1"})
 	if got := b.drains(s); len(got) != 0 {
 		b.Errorf("delivered %q", got)
 	}

@@ -3,11 +3,11 @@ package dispatchtest
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/understudy-ha/understudy/claim"
 	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -42,9 +42,9 @@ func testStuck(b *bench) {
 	s := b.session("a")
 	a := b.stick(s)
 	b.isBlocked("stuck", true)
-	if es := b.events("k"); len(es) != 1 || !strings.HasPrefix(es[0].Reason, "blocked: undecided for long") {
-		b.Errorf("events %+v", es)
-	}
+	holder := s.Instance.Label()
+	blocked := history.Event{From: holder, To: holder, Term: a.Term, Reason: "blocked: undecided for long"}
+	b.wantEvents("k", blocked)
 	r := result(a, dispatch.Valid, dispatch.Stuck)
 	r.Detail = "undecided for long"
 	b.settles(s, r)
@@ -58,14 +58,11 @@ func testStuck(b *bench) {
 	poll := b.starts(next, "k")
 	b.is(poll, dispatch.Poll, "1", 1)
 	b.isBlocked("taken by another", true)
-	if es := b.events("k"); len(es) != 1 {
-		b.Errorf("events %+v", es)
-	}
+	b.wantEvents("k", blocked)
 	b.is(b.settles(next, done(poll), claimOf(poll)).Begun[0], dispatch.Send, "2", 1)
 	b.isBlocked("decided", false)
-	if es := b.events("k"); len(es) != 2 || !strings.HasPrefix(es[1].Reason, "unblocked: committed") {
-		b.Errorf("events %+v", es)
-	}
+	holder = next.Instance.Label()
+	b.wantEvents("k", blocked, history.Event{From: holder, To: holder, Term: poll.Term, Reason: "unblocked: committed"})
 }
 
 // testStuckEnds: any other result ends it.

@@ -55,7 +55,7 @@ var arrows = []struct {
 	{folder: "shard/sentinel", std: true, allow: []string{"shard", "shard/catalog", "lease", "internal"}},
 	{folder: "shard/checks", std: true, allow: []string{"shard", "lease"}},
 	{folder: "shard/proxy", std: true, allow: []string{"shard", "shard/catalog", "lease", "internal/connlimit"}},
-	{folder: "monitor", std: true, allow: []string{"lease", "history", "claim", "schedule"}},
+	{folder: "monitor", std: true, allow: []string{"lease", "history", "claim", "dispatch", "schedule"}},
 	{folder: "schedule", std: true},
 	{folder: "job", std: true, allow: []string{"lease", "history", "elect", "schedule"}},
 	{folder: "job/jobtest", allow: []string{"job", "lease", "history", "schedule"}},

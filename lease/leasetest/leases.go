@@ -330,6 +330,11 @@ func testList(b *bench) {
 	if got := list("a", 2); !slices.Equal(got, []string{"b", "c"}) {
 		b.Errorf("List after a, 2 = %q", got)
 	}
+	for _, limit := range []int{0, -1} {
+		if got := list("a", limit); !slices.Equal(got, []string{"b"}) {
+			b.Errorf("List after a, %d = %q", limit, got)
+		}
+	}
 	if got := list("é", 2); len(got) != 0 {
 		b.Errorf("List after the last = %q", got)
 	}

@@ -234,8 +234,12 @@ func testActNothing(b *bench) {
 		{monitor.Action{Type: "explode", Check: "e", Source: "a"}, lease.ErrInvalid},
 		{monitor.Action{Check: "e", Source: "a"}, lease.ErrInvalid},
 	} {
+		before := b.settings().Generation
 		if err := b.ApplyAction(b.ctx, c.a); !errors.Is(err, c.want) {
 			b.Errorf("%+v: %v, want %v", c.a, err, c.want)
+		}
+		if after := b.settings().Generation; after != before {
+			b.Errorf("%+v: the generation is %d, and was %d", c.a, after, before)
 		}
 	}
 	if s := b.source("e", "a"); s.State != monitor.Up {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
@@ -25,6 +26,7 @@ func applyTests() map[string]func(*bench) {
 		"apply/beat and onset at once":                  testBeatRace,
 		"apply/those that cannot be harm no others":     testSomeApply,
 		"apply/a thousand, none, too many":              testApplyMany,
+		"apply/what cannot be is refused":               testApplyRefused,
 		"apply/notices are enqueued if it is made":      testNotices,
 		"apply/notices for all sinks":                   testNoticeForAll,
 		"apply/notices of one id are enqueued once":     testNoticeOnce,
@@ -278,6 +280,32 @@ func testApplyMany(b *bench) {
 	}
 	if _, err := b.ApplyChanges(b.ctx, make([]monitor.SourceChange, monitor.MaxSources+1)); !errors.Is(err, lease.ErrInvalid) {
 		b.Errorf("more than MaxSources: %v", err)
+	}
+}
+
+// testApplyRefused: what cannot be a change is refused, and what comes with it.
+func testApplyRefused(b *bench) {
+	ids := b.ready("a", "b")
+	whole := b.change(b.candidate(ids[0]), monitor.Onset)
+	for what, spoil := range map[string]func(*monitor.SourceChange){
+		"an ONSET without an id":   func(c *monitor.SourceChange) { c.Alarm = "" },
+		"an ONSET without a time":  func(c *monitor.SourceChange) { c.At = time.Time{} },
+		"an unknown transition":    func(c *monitor.SourceChange) { c.Transition = "explode" },
+		"a notification of no key": func(c *monitor.SourceChange) { c.Notifications[0].Key = "" },
+	} {
+		spoiled := b.change(b.candidate(ids[1]), monitor.Onset)
+		spoil(&spoiled)
+		if made, err := b.ApplyChanges(b.ctx, []monitor.SourceChange{whole, spoiled}); !errors.Is(err, lease.ErrInvalid) {
+			b.Errorf("%s: %v, %v; want ErrInvalid", what, made, err)
+		}
+	}
+	b.apply(whole)
+	spoiled := []monitor.Notification{{Sink: hook, Key: "k", ID: strings.Repeat("i", 1000)}}
+	if made, err := b.Remind(b.ctx, monitor.Reminder{Alarm: whole.Alarm, Number: 1, Notifications: spoiled}); !errors.Is(err, lease.ErrInvalid) {
+		b.Errorf("a reminder whose id is too long: %v, %v; want ErrInvalid", made, err)
+	}
+	if a := b.alarm(whole.Alarm); a.Reminders != 0 {
+		b.Errorf("%+v", a)
 	}
 }
 

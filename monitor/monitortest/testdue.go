@@ -1,10 +1,12 @@
 package monitortest
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"time"
 
+	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 )
 
@@ -126,6 +128,11 @@ func testFacts(b *bench) {
 	id := b.resolve("e", "a")[0]
 	b.prove()
 	b.step(limit + slack)
+	for _, partition := range []int{-1, monitor.Partitions} {
+		if _, err := b.DueSources(b.ctx, []int{partition}, 1); !errors.Is(err, lease.ErrInvalid) {
+			b.Errorf("partition %d: %v, want ErrInvalid", partition, err)
+		}
+	}
 	l := b.look()
 	c := b.candidate(id)
 	e := b.expected("e")

@@ -1,10 +1,12 @@
 package monitortest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 )
@@ -236,6 +238,7 @@ func testGroupEnds(b *bench) {
 	if b.endGroup("e/site 7", group, monitor.Abated) {
 		b.Fatal("it ended with two of it standing")
 	}
+	b.step(time.Hour)
 	b.abate(ids[0])
 	if b.endGroup("e/site 7", group, monitor.Abated) {
 		b.Fatal("it ended with one of it standing")
@@ -250,11 +253,16 @@ func testGroupEnds(b *bench) {
 		b.Errorf("%+v", a)
 	}
 	b.wantNoneHeld()
+	told := []history.Event{{Reason: "silent"}, {Reason: "ABATED", Duration: time.Hour}}
+	b.wantHistory("e/site 7", told...)
 	if b.rig.Sent != nil {
 		b.wantSent("group", group+"/ONSET", group+"/ABATED")
 	}
 	next := lease.NewID()
-	b.mustReport("e/site 7", next, b.hold("e/site 7", ids[2])...)
+	last := monitor.GroupReport{Group: "e/site 7", Alarm: next, Members: b.hold("e/site 7", ids[2]), At: b.now().Add(-2 * time.Hour)}
+	if made, err := b.ReportGroup(b.ctx, last); !made || err != nil {
+		b.Fatalf("the next alarm of the group: %v, %v", made, err)
+	}
 	if a := b.alarm(next); a.Members != 1 || a.End != "" {
 		b.Errorf("the next alarm of the group: %+v", a)
 	}
@@ -263,18 +271,43 @@ func testGroupEnds(b *bench) {
 	if !b.endGroup("e/site 7", next, monitor.Retire) || b.alarm(next).End != monitor.Retire {
 		b.Errorf("it has ended with its member, which was retired: %+v", b.alarm(next))
 	}
+	b.wantHistory("e/site 7", append(told, history.Event{Reason: "silent", Duration: 2 * time.Hour}, history.Event{Reason: "retire", Duration: 2 * time.Hour})...)
 }
 
 func testReportTwice(b *bench) {
-	ids := b.ready("a", "b")
-	alarms := b.hold("e/site 7", ids...)
+	ids := b.ready("a", "b", "c")
+	alarms := b.hold("e/site 7", ids[:2]...)
 	group := lease.NewID()
 	b.mustReport("e/site 7", group, alarms...)
 	if b.report("e/site 7", lease.NewID(), alarms...) || b.report("e/site 7", group, alarms...) || b.report("e/site 7", "", alarms...) {
 		b.Error("what was reported is reported again")
 	}
+	later := b.hold("e/site 7", ids[2])
+	for what, r := range map[string]monitor.GroupReport{
+		"a member twice":               {Alarm: group, Members: []string{later[0], later[0]}},
+		"a member twice, alone":        {Members: []string{later[0], later[0]}},
+		"no members":                   {Alarm: group},
+		"no members, and no alarm":     {},
+		"too many members":             {Alarm: group, Members: make([]string, monitor.MaxSources+1)},
+		"an end without its alarm":     {End: monitor.Abated},
+		"an end with members":          {Alarm: group, End: monitor.Abated, Members: later},
+		"an end that ends nothing":     {Alarm: group, End: monitor.Onset},
+		"a notification without a key": {Alarm: group, Members: later, Notifications: []monitor.Notification{{Sink: hook, ID: "x"}}},
+	} {
+		r.Group, r.At = "e/site 7", b.now()
+		if r.Notifications == nil {
+			r.Notifications = []monitor.Notification{notice("group", what, monitor.Onset)}
+		}
+		if made, err := b.ReportGroup(b.ctx, r); made || !errors.Is(err, lease.ErrInvalid) {
+			b.Errorf("%s: %v, %v; want ErrInvalid", what, made, err)
+		}
+	}
+	b.wantHeld("e/site 7", group, 2, later...)
 	if a := b.alarm(group); a.Members != 2 {
 		b.Errorf("%+v", a)
+	}
+	if b.rig.Sent != nil {
+		b.wantSent("group", group+"/ONSET")
 	}
 }
 

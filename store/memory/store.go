@@ -102,7 +102,7 @@ func (s *Store) Queue() dispatch.Queue { return s.queues.Queue() }
 func (s *Store) QueueAdmin() dispatch.Admin { return s.queues.QueueAdmin() }
 
 // Monitor implements [store.Monitors].
-func (s *Store) Monitor() monitor.Store { return s.checks }
+func (s *Store) Monitor() monitor.Store { return monitor.Validated(s.checks) }
 
 // StartSession implements [lease.Store].
 func (s *Store) StartSession(_ context.Context, n lease.Session) (lease.Renewal, error) {
@@ -310,7 +310,7 @@ func (s *Store) List(_ context.Context, space, after string, limit int) ([]lease
 		}
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].Key < out[j].Key })
-	return out[:min(len(out), limit)], nil
+	return out[:min(len(out), lease.ListLimit(limit))], nil
 }
 
 func (s *Store) show(id lease.ID, now time.Time) lease.Lease { return s.showTo("", id, now) }

@@ -89,7 +89,7 @@ func (s *Store) List(ctx context.Context, space, after string, limit int) ([]lea
 	out, err := rows(ctx, s, `SELECT x.*
 		FROM (SELECT space, key FROM {{schema}}.lease WHERE space = $1 AND key > $2 ORDER BY key LIMIT $3) page,
 		LATERAL {{rules}}.show_lease(page.space, page.key, '') x ORDER BY x.key COLLATE "C"`,
-		func(r pgx.CollectableRow) (lease.Lease, error) { return scanLease(r) }, space, after, int64(limit))
+		func(r pgx.CollectableRow) (lease.Lease, error) { return scanLease(r) }, space, after, int64(lease.ListLimit(limit)))
 	return out, during(err, "listing %s", space)
 }
 

@@ -11,7 +11,7 @@ var _ store.Monitors = (*Store)(nil)
 
 // Monitor is what the store keeps for package monitor. The store times that one Store returns never go back, whatever becomes
 // of the server's clock.
-func (s *Store) Monitor() monitor.Store { return s.monitors }
+func (s *Store) Monitor() monitor.Store { return monitor.Validated(s.monitors) }
 
 // monitors is the [monitor.Store] of a Store. latest is the latest store time that it has seen: each call passes it along, and the
 // function monitor_now returns none before it.

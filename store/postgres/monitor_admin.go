@@ -12,9 +12,6 @@ import (
 
 // ApplyAction implements [monitor.Admin].
 func (m *monitors) ApplyAction(ctx context.Context, a monitor.Action) error {
-	if err := a.Validate(); err != nil {
-		return err
-	}
 	switch a.Type {
 	case monitor.ActionPause, monitor.ActionResume, monitor.ActionRetire, monitor.ActionRemove:
 		switch {
@@ -47,11 +44,6 @@ func (m *monitors) ApplyAction(ctx context.Context, a monitor.Action) error {
 // RegisterMember implements [monitor.Admin].
 func (m *monitors) RegisterMember(ctx context.Context, n monitor.Member) error {
 	sinks := append([]string{}, n.Sinks...)
-	for _, name := range sinks {
-		if err := monitor.ValidateSink(name); err != nil {
-			return err
-		}
-	}
 	var lives *bool
 	var err error
 	for err == nil && lives == nil { // it deletes in portions what an interrupted removal has left of a sink's queue

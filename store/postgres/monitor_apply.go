@@ -6,7 +6,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 )
 
@@ -14,14 +13,6 @@ const applyChangesSQL = `SELECT made, moment FROM {{rules}}.monitor_apply_change
 
 // ApplyChanges implements [monitor.Detection].
 func (m *monitors) ApplyChanges(ctx context.Context, changes []monitor.SourceChange) ([]bool, error) {
-	if len(changes) > monitor.MaxSources {
-		return nil, fmt.Errorf("%w: %d changes at once; at most %d are allowed", lease.ErrInvalid, len(changes), monitor.MaxSources)
-	}
-	for _, c := range changes {
-		if c.Transition == monitor.Onset && c.Alarm == "" {
-			return nil, fmt.Errorf("%w: an alarm of source %d without an id", lease.ErrInvalid, c.ID)
-		}
-	}
 	out := make([]bool, len(changes))
 	if len(changes) == 0 {
 		return out, nil

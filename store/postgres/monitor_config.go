@@ -8,7 +8,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 )
 
@@ -41,9 +40,6 @@ func newCheckRow(e monitor.Check) (checkRow, error) {
 
 // Configure implements [monitor.Admin].
 func (m *monitors) Configure(ctx context.Context, c monitor.Configuration) (out monitor.ConfigurationChanges, err error) {
-	if err := c.Validate(); err != nil {
-		return out, err
-	}
 	events := make([]checkRow, len(c.Checks))
 	for i, e := range c.Checks {
 		if events[i], err = newCheckRow(e); err != nil {
@@ -120,14 +116,6 @@ func (m *monitors) RejectConfiguration(ctx context.Context, origin, reason strin
 
 // Declare implements [monitor.Admin].
 func (m *monitors) Declare(ctx context.Context, sources []monitor.Declaration) ([]bool, error) {
-	if len(sources) > monitor.MaxSources {
-		return nil, fmt.Errorf("%w: %d sources to declare at once; at most %d are allowed", lease.ErrInvalid, len(sources), monitor.MaxSources)
-	}
-	for _, d := range sources {
-		if err := d.Validate(); err != nil {
-			return nil, err
-		}
-	}
 	out := make([]bool, len(sources))
 	declared, places := distinct(sources)
 	events, names, labels, err := declarationArgs(declared)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 )
 
@@ -33,13 +32,7 @@ func (m *monitors) Settings(ctx context.Context) (out monitor.Settings, err erro
 
 // DueSources implements [monitor.Detection].
 func (m *monitors) DueSources(ctx context.Context, partitions []int, limit int) (monitor.Scan, error) {
-	for _, p := range partitions {
-		if p < 0 || p >= monitor.Partitions {
-			return monitor.Scan{}, fmt.Errorf("%w: partition %d", lease.ErrInvalid, p)
-		}
-	}
-	limit = min(limit, monitor.MaxSources)
-	out, err := m.scan(ctx, `{{rules}}.monitor_due_sources($1, $2, $3, $4)`, m.latest.Load(), partitions, max(0, limit), lockTimeout{})
+	out, err := m.scan(ctx, `{{rules}}.monitor_due_sources($1, $2, $3, $4)`, m.latest.Load(), partitions, limit, lockTimeout{})
 	if err != nil {
 		return monitor.Scan{}, fmt.Errorf("looking for sources that are due: %w", err)
 	}
@@ -107,9 +100,6 @@ func scanCandidate(r pgx.Row, before []any, after ...any) (c monitor.Candidate, 
 
 // Parents implements [monitor.Detection].
 func (m *monitors) Parents(ctx context.Context, of []monitor.SourceRef) ([]monitor.Parent, error) {
-	if len(of) > monitor.MaxSources {
-		return nil, fmt.Errorf("%w: %d sources at once; at most %d are allowed", lease.ErrInvalid, len(of), monitor.MaxSources)
-	}
 	out, checks, names := make([]monitor.Parent, len(of)), make([]string, len(of)), make([]string, len(of))
 	for i, ref := range of {
 		if isStorable(ref.Check, ref.Source) {

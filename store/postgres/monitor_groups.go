@@ -8,7 +8,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 )
 
@@ -76,9 +75,6 @@ func (m *monitors) HeldGroups(ctx context.Context) (out []monitor.AlarmGroup, er
 
 // ReportGroup implements [monitor.Detection].
 func (m *monitors) ReportGroup(ctx context.Context, r monitor.GroupReport) (made bool, err error) {
-	if len(r.Members) > monitor.MaxSources {
-		return false, fmt.Errorf("%w: %d members to report at once; at most %d are allowed", lease.ErrInvalid, len(r.Members), monitor.MaxSources)
-	}
 	members := append([]string{}, r.Members...)
 	args := append([]any{m.latest.Load(), r.Group, r.Alarm, members, string(r.End), micros(r.At)}, noticeArgs(r.Notifications)...)
 	err = m.db.rowReadCommitted(ctx, "SELECT {{rules}}.monitor_report_group($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",

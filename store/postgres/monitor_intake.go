@@ -18,9 +18,6 @@ func nameable(s string) bool { return lease.ValidateText("name", s, 1, monitor.M
 
 // ResolveSources implements [monitor.HeartbeatStore].
 func (m *monitors) ResolveSources(ctx context.Context, refs []monitor.SourceRef) ([]monitor.ResolvedSource, error) {
-	if len(refs) > monitor.MaxSources {
-		return nil, fmt.Errorf("%w: %d sources to resolve at once; at most %d are allowed", lease.ErrInvalid, len(refs), monitor.MaxSources)
-	}
 	out := make([]monitor.ResolvedSource, len(refs))
 	var places []int
 	var events, names []string
@@ -52,14 +49,6 @@ const recordHeartbeatsSQL = `SELECT unknown, replayed, generation, moment
 
 // RecordHeartbeats implements [monitor.HeartbeatStore].
 func (m *monitors) RecordHeartbeats(ctx context.Context, d monitor.HeartbeatBatch) (out monitor.BatchResult, err error) {
-	if len(d.Beats) > monitor.MaxBeats {
-		return out, fmt.Errorf("%w: %d beats at once; at most %d are allowed", lease.ErrInvalid, len(d.Beats), monitor.MaxBeats)
-	}
-	for _, b := range d.Beats {
-		if b.Path < 0 || b.Path >= len(d.Probes) {
-			return out, fmt.Errorf("%w: a beat by path %d of %d", lease.ErrInvalid, b.Path, len(d.Probes))
-		}
-	}
 	var moment int64
 	err = m.db.rowReadCommitted(ctx, recordHeartbeatsSQL, func(r pgx.Row) error { return r.Scan(&out.Unknown, &out.Replayed, &out.Generation, &moment) },
 		append(probeArgs(d.Probes, m.latest.Load()), append(beatArgs(d.Beats), lockTimeout{})...)...)
@@ -110,7 +99,7 @@ func beatArgs(beats []monitor.HeartbeatUpdate) []any {
 func (m *monitors) KeepReport(ctx context.Context, of monitor.SourceRef, r monitor.Report) error {
 	known := false
 	if isStorable(of.Check, of.Source, r.Run) {
-		body := append([]byte{}, r.Body[:min(len(r.Body), monitor.MaxReport)]...)
+		body := append([]byte{}, r.Body...)
 		err := m.db.rowReadCommitted(ctx, "SELECT {{rules}}.monitor_keep_report($1, $2, $3, $4, $5, $6, $7)", func(r pgx.Row) error { return r.Scan(&known) },
 			of.Check, of.Source, string(r.Kind), int32(r.Code), r.Run, body, lockTimeout{})
 		if err != nil {

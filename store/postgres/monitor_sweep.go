@@ -10,8 +10,7 @@ import (
 
 // Sweep implements [monitor.Detection].
 func (m *monitors) Sweep(ctx context.Context, keep time.Duration, limit int) (monitor.Scan, error) {
-	limit = min(limit, monitor.MaxSources)
-	out, err := m.scan(ctx, `{{rules}}.monitor_sweep($1, $2, $3, $4)`, m.latest.Load(), keep.Microseconds(), max(0, limit), lockTimeout{})
+	out, err := m.scan(ctx, `{{rules}}.monitor_sweep($1, $2, $3, $4)`, m.latest.Load(), keep.Microseconds(), limit, lockTimeout{})
 	if err != nil {
 		return monitor.Scan{}, fmt.Errorf("sweeping: %w", err)
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // Queue is what delivers messages.
-func (s *Store) Queue() dispatch.Queue { return queue{s} }
+func (s *Store) Queue() dispatch.Queue { return dispatch.Validated(queue{s}) }
 
 type queue struct{ *Store }
 

@@ -63,8 +63,7 @@ func (s *Store) Get(ctx context.Context, id lease.ID) (lease.Lease, error) {
 
 // List implements [lease.Store].
 func (s *Store) List(ctx context.Context, space, after string, limit int) ([]lease.Lease, error) {
-	limit = min(max(limit, 1), lease.MaxList)
-	r, err := s.run(ctx, s.rest, reads, "lease_list", []string{s.root + "ls:" + space}, space, after, limit)
+	r, err := s.run(ctx, s.rest, reads, "lease_list", []string{s.root + "ls:" + space}, space, after, lease.ListLimit(limit))
 	if err != nil {
 		return nil, err
 	}

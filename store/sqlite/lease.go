@@ -91,8 +91,7 @@ func (s *Store) Get(ctx context.Context, id lease.ID) (lease.Lease, error) {
 
 // List implements [lease.Store].
 func (s *Store) List(ctx context.Context, space, after string, limit int) ([]lease.Lease, error) {
-	limit = min(max(limit, 1), lease.MaxList)
-	return readAll(ctx, s, "listing leases", listLeases, []any{s.clocks.boot, space, after, limit}, func(scan scanner) (lease.Lease, error) {
+	return readAll(ctx, s, "listing leases", listLeases, []any{s.clocks.boot, space, after, lease.ListLimit(limit)}, func(scan scanner) (lease.Lease, error) {
 		key := ""
 		l, err := scanLease(scan, s.clocks.boot, lease.ID{Space: space}, &key)
 		l.Key = key

@@ -21,7 +21,7 @@ var _ store.Monitors = (*Store)(nil)
 type monitors struct{ *Store }
 
 // Monitor is what the store keeps for package monitor.
-func (s *Store) Monitor() monitor.Store { return monitors{s} }
+func (s *Store) Monitor() monitor.Store { return monitor.Validated(monitors{s}) }
 
 const (
 	sinceRecorded = "moment_us + max(0, iif(boot = ?1, ?2 - boot_us, ?3 - wall_us))"

@@ -1,13 +1,11 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"time"
 
-	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/monitor"
 )
@@ -60,14 +58,6 @@ RETURNING lead, started_us`
 
 // ApplyChanges implements [monitor.Detection].
 func (m monitors) ApplyChanges(ctx context.Context, changes []monitor.SourceChange) ([]bool, error) {
-	if len(changes) > monitor.MaxSources {
-		return nil, invalid("%d changes at once; at most %d are allowed", len(changes), monitor.MaxSources)
-	}
-	for i := range changes {
-		if err := validChange(&changes[i]); err != nil {
-			return nil, err
-		}
-	}
 	made := make([]bool, len(changes))
 	err := m.write(ctx, "turning sources", func(t *moment) error {
 		n, err := t.notifier()
@@ -85,32 +75,6 @@ func (m monitors) ApplyChanges(ctx context.Context, changes []monitor.SourceChan
 		return nil, err
 	}
 	return made, nil
-}
-
-func validChange(c *monitor.SourceChange) error {
-	switch c.Transition {
-	case monitor.Onset:
-		if c.Alarm == "" {
-			return invalid("an ONSET of source %d without an alarm's id", c.ID)
-		}
-	case monitor.NoTransition, monitor.Abated, monitor.Resume, monitor.Return, monitor.Retire, monitor.Forget:
-	default:
-		return invalid("source %d cannot turn %q", c.ID, c.Transition)
-	}
-	return validNotices(c.Notifications)
-}
-
-// noticeType is the content type of a notice.
-const noticeType = "application/json"
-
-func validNotices(notices []monitor.Notification) error {
-	for _, n := range notices {
-		sink := cmp.Or(n.Sink, "all") // a name that could be one
-		if err := (dispatch.Message{Queue: monitor.SinkQueue(sink), Key: n.Key, ID: n.ID, Payload: n.Payload, ContentType: noticeType}).Validate(); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // notifier is a ledger that knows the registered sinks.
@@ -131,11 +95,8 @@ func (n *notifier) enqueue(notices []monitor.Notification) error {
 			if notice.Sink != "" && notice.Sink != sink {
 				continue
 			}
-			payload := notice.Payload
-			if payload == nil {
-				payload = []byte{}
-			}
-			if _, err := n.exec(enqueueOne, monitor.SinkQueue(sink), notice.Key, notice.ID, payload, noticeType, n.wall, "", nil); err != nil {
+			b := notice.Message(sink)
+			if _, err := n.exec(enqueueOne, b.Queue, b.Key, b.ID, append([]byte{}, b.Payload...), b.ContentType, n.wall, "", nil); err != nil {
 				return err
 			}
 		}
@@ -212,7 +173,9 @@ func (n *notifier) begin(c *monitor.SourceChange, s *turning) error {
 	if err != nil {
 		return err
 	}
-	return n.record(history.Event{Part: historyPart, Subject: s.event + "/" + s.name, Reason: string(c.Reason)}, changeTaken, "")
+	return n.record(history.Event{
+		Part: historyPart, Subject: s.event + "/" + s.name, Reason: string(c.Reason), Duration: n.wallTime().Sub(c.At),
+	}, changeTaken, "")
 }
 
 // historyPart is the part of the monitor's events.

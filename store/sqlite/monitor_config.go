@@ -30,9 +30,6 @@ WHERE id = ?1`
 
 // Configure implements [monitor.Admin].
 func (m monitors) Configure(ctx context.Context, c monitor.Configuration) (monitor.ConfigurationChanges, error) {
-	if err := c.Validate(); err != nil {
-		return monitor.ConfigurationChanges{}, err
-	}
 	var out monitor.ConfigurationChanges
 	declared, err := m.undeclared(ctx, c.Declared)
 	if err != nil {
@@ -201,14 +198,6 @@ func (m monitors) RejectConfiguration(ctx context.Context, origin, reason string
 
 // Declare implements [monitor.Admin].
 func (m monitors) Declare(ctx context.Context, sources []monitor.Declaration) ([]bool, error) {
-	if len(sources) > monitor.MaxSources {
-		return nil, invalid("%d sources to declare; at most %d are allowed", len(sources), monitor.MaxSources)
-	}
-	for _, d := range sources {
-		if err := d.Validate(); err != nil {
-			return nil, err
-		}
-	}
 	added := make([]bool, len(sources))
 	err := m.write(ctx, "declaring sources", func(t *moment) (err error) {
 		events := checksOf(t)

@@ -69,7 +69,6 @@ func sinks(t *moment) ([]string, error) { return list(t.call, listSinks, nil, li
 
 // DueSources implements [monitor.Detection].
 func (m monitors) DueSources(ctx context.Context, partitions []int, limit int) (monitor.Scan, error) {
-	limit = max(0, min(limit, monitor.MaxSources))
 	var out monitor.Scan
 	err := m.read(ctx, "looking for what is due", func(t *moment) error {
 		ids, next, err := due(t, partitions, limit)
@@ -245,9 +244,6 @@ WHERE e.name = ?1 AND s.name = ?2 AND e.removed = 0`
 
 // Parents implements [monitor.Detection].
 func (m monitors) Parents(ctx context.Context, of []monitor.SourceRef) ([]monitor.Parent, error) {
-	if len(of) > monitor.MaxSources {
-		return nil, invalid("%d sources at once; at most %d are allowed", len(of), monitor.MaxSources)
-	}
 	out := make([]monitor.Parent, len(of))
 	err := m.read(ctx, "reading what sources depend on", func(t *moment) error {
 		for i, ref := range of {

@@ -69,15 +69,6 @@ func (m monitors) HeldGroups(ctx context.Context) ([]monitor.AlarmGroup, error) 
 
 // ReportGroup implements [monitor.Detection].
 func (m monitors) ReportGroup(ctx context.Context, r monitor.GroupReport) (bool, error) {
-	switch {
-	case len(r.Members) > monitor.MaxSources:
-		return false, invalid("%d members to report; at most %d are allowed", len(r.Members), monitor.MaxSources)
-	case r.End != "" && r.Alarm == "":
-		return false, invalid("the end of group %q without its alarm", r.Group)
-	}
-	if err := validNotices(r.Notifications); err != nil {
-		return false, err
-	}
 	made := false
 	err := m.write(ctx, "reporting held alarms", func(t *moment) error {
 		made = false
@@ -109,19 +100,16 @@ func (n *notifier) report(r *monitor.GroupReport) (ok bool, err error) {
 	}
 	switch {
 	case r.End != "":
-		if lead != r.Alarm || standing+len(r.Members) > 0 {
+		if lead != r.Alarm || standing > 0 {
 			return false, nil
 		}
 		return true, n.endLead(r, started)
 	case r.Alarm == "":
-		if len(r.Members) == 0 {
-			return false, nil
-		}
 	case lead == r.Alarm:
 		if _, err := n.exec(joinLead, lead, len(r.Members)); err != nil {
 			return false, err
 		}
-	case lead != "" || len(r.Members) == 0:
+	case lead != "":
 		return false, nil
 	default:
 		if ok, err := n.beginLead(r, first); err != nil || !ok {
@@ -166,7 +154,9 @@ func (n *notifier) beginLead(r *monitor.GroupReport, first monitor.Alarm) (bool,
 	if err != nil {
 		return false, err
 	}
-	return true, n.record(history.Event{Part: historyPart, Subject: r.Group, Reason: string(first.Reason)}, changeTaken, "")
+	return true, n.record(history.Event{
+		Part: historyPart, Subject: r.Group, Reason: string(first.Reason), Duration: n.wallTime().Sub(r.At),
+	}, changeTaken, "")
 }
 
 func (n *notifier) endLead(r *monitor.GroupReport, started int64) error {
@@ -185,9 +175,6 @@ WHERE id = ?1 AND reminders = ?2 - 1 AND ended_us IS NULL AND acknowledged = ''`
 
 // Remind implements [monitor.Detection].
 func (m monitors) Remind(ctx context.Context, r monitor.Reminder) (made bool, err error) {
-	if err := validNotices(r.Notifications); err != nil {
-		return false, err
-	}
 	err = m.write(ctx, "reminding of an alarm", func(t *moment) error {
 		n, err := t.notifier()
 		if err != nil {

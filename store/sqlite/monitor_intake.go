@@ -23,9 +23,6 @@ ON CONFLICT (event, name) DO NOTHING`
 // ResolveSources implements [monitor.HeartbeatStore].
 func (m monitors) ResolveSources(ctx context.Context, refs []monitor.SourceRef) ([]monitor.ResolvedSource, error) {
 	const op = "resolving sources"
-	if len(refs) > monitor.MaxSources {
-		return nil, invalid("%d sources to resolve; at most %d are allowed", len(refs), monitor.MaxSources)
-	}
 	out := make([]monitor.ResolvedSource, len(refs))
 	var unknown []int // places of those that can be learned
 	err := m.read(ctx, op, func(t *moment) error {
@@ -102,7 +99,7 @@ func (m monitors) KeepReport(ctx context.Context, of monitor.SourceRef, r monito
 	return m.write(ctx, "keeping a report", func(l *moment) error {
 		id, err := sourceID(l, of)
 		if err == nil {
-			_, err = l.exec(keepReport, id, l.wall, r.Kind, r.Code, r.Run, append([]byte{}, r.Body[:min(len(r.Body), monitor.MaxReport)]...))
+			_, err = l.exec(keepReport, id, l.wall, r.Kind, r.Code, r.Run, append([]byte{}, r.Body...))
 		}
 		return err
 	})

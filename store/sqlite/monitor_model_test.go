@@ -37,7 +37,7 @@ func newTwin(t testing.TB, seed uint64) *twin {
 	s := open(t, sqlite.Config{Path: filepath.Join(t.TempDir(), "store.db"), Clock: c, Wall: c.Wall})
 	w := &twin{
 		TB: t, Rand: rand.New(rand.NewPCG(seed, 1)), clock: c,
-		tables: [2]monitor.Store{s.Monitor(), checks.NewMemory(checks.Options{Clock: c.Wall})},
+		tables: [2]monitor.Store{s.Monitor(), monitor.Validated(checks.NewMemory(checks.Options{Clock: c.Wall}))},
 		events: map[string]monitor.Check{
 			"a": {Name: "a", Interval: time.Second, Missed: 2, MaxRun: 3 * time.Second},
 			"b": {Name: "b", Interval: 700 * time.Millisecond, SenderClock: true, Flaps: 2, FlapWindow: time.Minute, Steady: 2 * time.Second, RetireAfter: 20 * time.Second},

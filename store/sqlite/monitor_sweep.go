@@ -50,7 +50,7 @@ FROM understudy_monitor_event WHERE removed = 1
 
 // Sweep implements [monitor.Detection]. When there is nothing to do, it only reads.
 func (m monitors) Sweep(ctx context.Context, keep time.Duration, limit int) (monitor.Scan, error) {
-	limit = max(0, min(limit, sweepAtOnce))
+	limit = min(limit, sweepAtOnce)
 	var out monitor.Scan
 	var work, more bool
 	read := func() error {

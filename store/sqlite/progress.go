@@ -7,7 +7,6 @@ import (
 
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/history"
-	"github.com/understudy-ha/understudy/lease"
 )
 
 // progress is what changes of a batch.
@@ -88,7 +87,7 @@ func (n *exchange) recordProgress(k *exchangeKey, r dispatch.Result) (bool, erro
 		trail = append(trail, dispatch.TrailEntry{At: time.UnixMicro(k.begun), State: dispatch.Submitting, Term: k.step, Attempt: p.attempts + 1})
 		p.begun = &k.begun
 	}
-	p.state, p.blocks, p.attempts, p.term = r.State, blocks(r), r.Attempt, r.Term
+	p.state, p.blocks, p.attempts, p.term = r.State, r.Blocks(), r.Attempt, r.Term
 	p.code, p.detail, p.link = r.Code, detail, cmp.Or(r.Link, p.link)
 	if r.State.IsFinal() {
 		p.ended = &n.wall
@@ -122,16 +121,9 @@ func (n *exchange) lost(k *exchangeKey, seq int64) error {
 	return n.save(p)
 }
 
-// blocks tells that the key waits for an operator after this result.
-func blocks(r dispatch.Result) bool { return r.After == dispatch.Block || r.After == dispatch.Stuck }
-
 // recordBlocking records that a key waits for an operator, or no longer does.
 func (n *exchange) recordBlocking(k *exchangeKey, r dispatch.Result, was bool) error {
-	reason := "blocked: " + r.Detail
-	switch {
-	case was && !k.blocked:
-		reason = "unblocked: " + string(r.State)
-	case !k.blocked, was && r.After == dispatch.Stuck:
+	if !was && !k.blocked || was && r.After == dispatch.Stuck {
 		return nil
 	}
 	holder := ""
@@ -140,6 +132,6 @@ func (n *exchange) recordBlocking(k *exchangeKey, r dispatch.Result, was bool) e
 	}
 	return n.record(history.Event{
 		Part: "batch", Subject: n.Queue + "/" + k.key, From: holder, To: holder,
-		Term: r.Term, Reason: lease.TruncateReason(reason),
+		Term: r.Term, Reason: r.BlockingReason(),
 	}, changeTaken, "")
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/understudy-ha/understudy/claim"
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/lease"
 )
@@ -14,7 +13,7 @@ import (
 type queue struct{ *Store }
 
 // Queue returns what delivers.
-func (s *Store) Queue() dispatch.Queue { return queue{s} }
+func (s *Store) Queue() dispatch.Queue { return dispatch.Validated(queue{s}) }
 
 const (
 	hasQueue = "SELECT count(*) FROM understudy_queue WHERE name = ?1"
@@ -62,9 +61,6 @@ WHERE queue = ?1 AND key = ?2 AND seq = ?3`
 
 // Exchange implements [dispatch.Queue].
 func (s queue) Exchange(ctx context.Context, t dispatch.Exchange) (dispatch.ExchangeResult, error) {
-	if err := validateExchange(t); err != nil {
-		return dispatch.ExchangeResult{}, err
-	}
 	var out dispatch.ExchangeResult
 	err := s.write(ctx, "a turn of a queue", func(tx *txn) error {
 		if err := tx.requireQueue(t.Queue); err != nil {
@@ -83,25 +79,6 @@ func (s queue) Exchange(ctx context.Context, t dispatch.Exchange) (dispatch.Exch
 		return dispatch.ExchangeResult{}, err
 	}
 	return out, nil
-}
-
-func validateExchange(t dispatch.Exchange) error {
-	if n := len(t.Results) + len(t.Begin); n > claim.MaxKeys {
-		return fmt.Errorf("sqlite: %w: %d entries in a turn; at most %d are allowed", lease.ErrInvalid, n, claim.MaxKeys)
-	}
-	for _, r := range t.Results {
-		ok := false
-		switch r.State {
-		case dispatch.Committed, dispatch.Invalid, dispatch.Failed:
-			ok = r.After == dispatch.Next || r.After == dispatch.Block
-		case dispatch.Pending, dispatch.Valid, dispatch.Delayed, dispatch.Unknown:
-			ok = r.After == dispatch.RetryLater || r.After == dispatch.Hold || r.After == dispatch.Block || r.After == dispatch.Stuck && atTarget(r.State)
-		}
-		if !ok {
-			return fmt.Errorf("sqlite: %w: a result with state %q cannot be followed by %q", lease.ErrInvalid, r.State, r.After)
-		}
-	}
-	return nil
 }
 
 func (c call) requireQueue(name string) error {

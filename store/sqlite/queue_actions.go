@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/history"
-	"github.com/understudy-ha/understudy/lease"
 )
 
 const (
@@ -52,7 +50,8 @@ func (s queueAdmin) Act(ctx context.Context, name, id string, action dispatch.Ac
 		if err := t.requireQueue(name); err != nil {
 			return err
 		}
-		if err := t.joinToCancel(name, id, action); err != nil {
+		joined, err := t.joinToCancel(name, id, action)
+		if err != nil {
 			return err
 		}
 		a, err := t.findMessage(name, id)
@@ -66,7 +65,11 @@ func (s queueAdmin) Act(ctx context.Context, name, id string, action dispatch.Ac
 		if action == dispatch.Retry && (a.shown == dispatch.Unknown || a.stuck || a.over && dispatch.WasSkippedUnknown(a.steps())) {
 			return dispatch.ErrUncertain
 		}
-		return a.apply(fmt.Sprintf("%s by %s", action, who))
+		was := a.shown
+		if joined {
+			was = dispatch.Scheduled
+		}
+		return a.apply(who, was)
 	})
 }
 
@@ -95,7 +98,7 @@ func (t *txn) findMessage(queue, id string) (*queueAction, error) {
 	}
 	a.head, a.over = head == seq, seq <= a.done || a.state == dispatch.Cancelled
 	a.shown = a.state
-	a.stuck = a.blocks && atTarget(a.state)
+	a.stuck = a.blocks && a.state.IsAtTarget()
 	switch {
 	case a.head && sends(a.state) && a.inStep:
 		a.shown = dispatch.Submitting
@@ -120,9 +123,12 @@ func (a *queueAction) isAllowed() bool {
 	return false
 }
 
-func (a *queueAction) apply(reason string) error {
-	was, term := cmp.Or(a.detail, string(a.shown)), a.term
-	trail := a.steps()                                              // before the columns change that it may be made of
+func (a *queueAction) apply(who string, was dispatch.State) error {
+	trail := a.steps() // before the columns change that it may be made of
+	event := history.Event{
+		Part: "batch", Subject: a.queue + "/" + a.key, Term: a.term, Reason: dispatch.ActionReason(a.action, who, was, a.detail, a.id),
+		Duration: time.UnixMicro(a.wall).Sub(trail[len(trail)-1].At),
+	}
 	if a.shown == dispatch.Unknown && a.state != dispatch.Unknown { // its instance was interrupted, and no exchange has said so yet
 		trail = append(trail, dispatch.TrailEntry{At: time.UnixMicro(a.wall), State: dispatch.Unknown, Term: a.term, Attempt: a.attempts, Detail: interruption})
 	}
@@ -134,7 +140,7 @@ func (a *queueAction) apply(reason string) error {
 	}
 	a.blocks = false
 	reached := a.reached(a.wall)
-	reached.Detail, reached.Action = reason, a.action
+	reached.Detail, reached.Action = fmt.Sprintf("%s by %s", a.action, who), a.action
 	if err := a.keep(append(trail, reached)); err != nil {
 		return err
 	}
@@ -156,9 +162,7 @@ func (a *queueAction) apply(reason string) error {
 	if err != nil {
 		return err
 	}
-	return a.record(history.Event{
-		Part: "batch", Subject: a.queue + "/" + a.key, Term: term, Reason: lease.TruncateReason(reason + ": " + was),
-	}, changeTaken, "")
+	return a.record(event, changeTaken, "")
 }
 
 // finalState is the state in which a batch steps aside.

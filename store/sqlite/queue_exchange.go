@@ -109,9 +109,9 @@ func (n *exchange) recordResult(k *exchangeKey, r dispatch.Result) (bool, error)
 		return false, err
 	}
 	k.step, k.interrupted, k.changed = 0, 0, true
-	k.atTarget = (r.After == dispatch.Hold || r.After == dispatch.Stuck) && atTarget(r.State)
+	k.atTarget = (r.After == dispatch.Hold || r.After == dispatch.Stuck) && r.State.IsAtTarget()
 	wasBlocked := k.blocked
-	k.blocked = blocks(r)
+	k.blocked = r.Blocks()
 	if err := n.recordBlocking(k, r, wasBlocked); err != nil {
 		return false, err
 	}
@@ -128,9 +128,6 @@ func (n *exchange) recordResult(k *exchangeKey, r dispatch.Result) (bool, error)
 	}
 	return true, nil
 }
-
-// atTarget tells that the target has the batch.
-func atTarget(s dispatch.State) bool { return s == dispatch.Pending || s == dispatch.Valid }
 
 func (n *exchange) head(k *exchangeKey) (seq int64, state dispatch.State, err error) {
 	err = n.one(lookAtHead, []any{n.Queue, k.key, k.done}, &seq, &state)
@@ -165,11 +162,11 @@ func (n *exchange) startStep(k *exchangeKey) error {
 	if err != nil {
 		return fmt.Errorf("the head of key %q: %w", k.key, err)
 	}
-	if k.blocked && !atTarget(state) {
+	if k.blocked && !state.IsAtTarget() {
 		n.releaseKey(k, nil)
 		return nil
 	}
-	if size > n.room && !(atTarget(state) && k.settled) {
+	if size > n.room && !(state.IsAtTarget() && k.settled) {
 		k.look = true // its turn comes with the next call
 		return nil
 	}
@@ -177,7 +174,7 @@ func (n *exchange) startStep(k *exchangeKey) error {
 	a.Headers = dispatch.DecodeHeaders(headers)
 	a.Age = micros(max(0, n.wall-enqueued))
 	k.done, k.changed, k.look = a.Seq-1, true, false
-	k.atTarget = atTarget(state)
+	k.atTarget = state.IsAtTarget()
 	switch {
 	case k.atTarget && k.settled:
 		return nil
@@ -216,7 +213,7 @@ func (n *exchange) writeKey(k *exchangeKey) error {
 		if err != nil {
 			return err
 		}
-		k.atTarget = atTarget(state)
+		k.atTarget = state.IsAtTarget()
 	}
 	n.out.Holdings[k.key] = n.holding(k)
 	if !k.changed {

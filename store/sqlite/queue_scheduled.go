@@ -92,19 +92,19 @@ func (t *txn) join(n int64) error {
 	return err
 }
 
-// joinToCancel puts a scheduled message into its key, where it is cancelled as any other.
-func (t *txn) joinToCancel(queue, id string, action dispatch.Action) error {
+// joinToCancel puts a scheduled message into its key, where it is cancelled as any other, and reports whether it did.
+func (t *txn) joinToCancel(queue, id string, action dispatch.Action) (bool, error) {
 	var n int64
 	err := t.one(findScheduled, []any{id, queue}, &n)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return nil
+		return false, nil
 	case err == nil && action != dispatch.Cancel:
-		return fmt.Errorf("%s of batch %q, which is %s: %w", action, id, dispatch.Scheduled, dispatch.ErrState)
+		return false, fmt.Errorf("%s of message %q, which is %s: %w", action, id, dispatch.Scheduled, dispatch.ErrState)
 	case err != nil:
-		return err
+		return false, err
 	}
-	return t.join(n)
+	return true, t.join(n)
 }
 
 // scanScheduled reads scheduledColumns; more are columns that follow.

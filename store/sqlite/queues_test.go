@@ -276,35 +276,6 @@ func (l *line) term(key string) int64 {
 	return 0
 }
 
-func TestNonsenseInATurnIsRefused(t *testing.T) {
-	l := newLine(t, sqlite.Config{Path: filepath.Join(t.TempDir(), "store.db")})
-	l.add(0, 1, 1)
-	a := l.turn(nil, l.take(1)).Begun[0]
-	for _, r := range []dispatch.Result{
-		{State: dispatch.Queued, After: dispatch.RetryLater}, {State: dispatch.Submitting, After: dispatch.Hold},
-		{State: dispatch.Cancelled, After: dispatch.Next}, {State: dispatch.Pending, After: dispatch.Next},
-		{State: dispatch.Committed, After: dispatch.RetryLater}, {State: dispatch.Failed, After: dispatch.Hold},
-		{State: dispatch.Committed}, {After: dispatch.Next},
-	} {
-		r.Key, r.Term, r.Seq, r.Attempt = a.Key, a.Term, a.Seq, 1
-		_, err := l.Queue().Exchange(t.Context(), dispatch.Exchange{Queue: jobs, Session: l.me.ID, Results: []dispatch.Result{r}})
-		if !errors.Is(err, lease.ErrInvalid) {
-			t.Errorf("%s, %s: %v, want ErrInvalid", r.State, r.After, err)
-		}
-	}
-	_, err := l.Queue().Exchange(t.Context(), dispatch.Exchange{Queue: jobs, Session: l.me.ID, Begin: make([]claim.Claim, claim.MaxKeys+1)})
-	if !errors.Is(err, lease.ErrInvalid) {
-		t.Errorf("a turn of more than MaxKeys: %v", err)
-	}
-	// No session is nobody's: the one that free keys have must not pass for one.
-	l.turn([]dispatch.Result{{Key: a.Key, Term: a.Term, Seq: 1, State: dispatch.Delayed, After: dispatch.RetryLater, Attempt: 1}}, nil)
-	out, err := l.Queue().Exchange(t.Context(), dispatch.Exchange{Queue: jobs, Results: []dispatch.Result{
-		{Key: a.Key, Term: a.Term, Seq: 1, State: dispatch.Committed, After: dispatch.Next, Attempt: 1}}})
-	if err != nil || out.Receipts[0].Accepted {
-		t.Errorf("a result of no session: %+v, %v", out, err)
-	}
-}
-
 // What is remembered of wakings and members does not grow.
 func TestWakingsAreForgotten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")

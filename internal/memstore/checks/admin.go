@@ -14,9 +14,6 @@ import (
 
 // Configure implements [monitor.Admin].
 func (r *Memory) Configure(ctx context.Context, c monitor.Configuration) (out monitor.ConfigurationChanges, err error) {
-	if err := c.Validate(); err != nil {
-		return out, err
-	}
 	err = r.atomically(ctx, func(s step) error {
 		wanted := map[string]bool{}
 		for _, e := range c.Checks {
@@ -107,14 +104,6 @@ func (r *Memory) RejectConfiguration(ctx context.Context, origin, reason string)
 
 // Declare implements [monitor.Admin].
 func (r *Memory) Declare(ctx context.Context, sources []monitor.Declaration) ([]bool, error) {
-	if len(sources) > monitor.MaxSources {
-		return nil, invalid("%d sources", len(sources))
-	}
-	for _, d := range sources {
-		if err := d.Validate(); err != nil {
-			return nil, err
-		}
-	}
 	added := make([]bool, len(sources))
 	err := r.atomically(ctx, func(s step) error {
 		for _, d := range sources {
@@ -141,13 +130,10 @@ func (s step) declare(d monitor.Declaration) (added bool) {
 
 // ApplyAction implements [monitor.Admin].
 func (r *Memory) ApplyAction(ctx context.Context, a monitor.Action) error {
-	if err := a.Validate(); err != nil {
-		return err
-	}
 	return r.atomically(ctx, func(s step) error {
 		subject, err := s.applyAction(a)
 		if err == nil {
-			s.recordEvent(subject, a.HistoryReason())
+			s.recordEvent(subject, a.HistoryReason(), 0)
 		}
 		return err
 	})
@@ -254,11 +240,6 @@ func (s step) applyToSource(n *source, a monitor.Action) {
 
 // RegisterMember implements [monitor.Admin].
 func (r *Memory) RegisterMember(ctx context.Context, m monitor.Member) error {
-	for _, sink := range m.Sinks {
-		if err := monitor.ValidateSink(sink); err != nil {
-			return err
-		}
-	}
 	lives, err := r.liveSessions(ctx)
 	if err != nil {
 		return err

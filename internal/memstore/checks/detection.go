@@ -33,9 +33,6 @@ func (r *Memory) DueSources(ctx context.Context, partitions []int, limit int) (o
 		out = s.newScan()
 		var wanted [monitor.Partitions]bool
 		for _, p := range partitions {
-			if p < 0 || p >= monitor.Partitions {
-				return invalid("partition %d", p)
-			}
 			wanted[p] = true
 		}
 		var due []*source
@@ -50,7 +47,7 @@ func (r *Memory) DueSources(ctx context.Context, partitions []int, limit int) (o
 		}
 		slices.SortFunc(due, func(a, b *source) int { return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.id, b.id)) })
 		for i, n := range due {
-			if i >= min(limit, monitor.MaxSources) {
+			if i >= limit {
 				out.Next = n.due
 				break
 			}
@@ -63,14 +60,6 @@ func (r *Memory) DueSources(ctx context.Context, partitions []int, limit int) (o
 
 // ApplyChanges implements [monitor.Detection].
 func (r *Memory) ApplyChanges(ctx context.Context, changes []monitor.SourceChange) ([]bool, error) {
-	if len(changes) > monitor.MaxSources {
-		return nil, invalid("%d changes", len(changes))
-	}
-	for _, c := range changes {
-		if c.Transition == monitor.Onset && c.Alarm == "" {
-			return nil, invalid("an alarm without an id")
-		}
-	}
 	made := make([]bool, len(changes))
 	err := r.atomically(ctx, func(s step) error {
 		for i, c := range changes {
@@ -127,7 +116,7 @@ func (s step) raiseAlarm(n *source, c monitor.SourceChange) {
 	}
 	n.onsets = append(n.onsets, s.now)
 	s.alarms[c.Alarm] = n.alarm
-	s.recordEvent(n.check.Name+"/"+n.name, string(c.Reason))
+	s.recordEvent(n.check.Name+"/"+n.name, string(c.Reason), s.wall.Sub(c.At))
 }
 
 // clearAlarm ends the open alarm of a source, if it has one.
@@ -135,18 +124,17 @@ func (s step) clearAlarm(n *source, c monitor.SourceChange) {
 	if n.alarm == nil {
 		return
 	}
-	s.endAlarm(n.alarm, c.At, c.Transition)
+	s.endAlarm(n.alarm, n.check.Name+"/"+n.name, c.At, c.Transition)
 	n.alarm, n.wellSince = nil, 0
-	s.recordEvent(n.check.Name+"/"+n.name, string(c.Transition))
 }
 
-func (s step) endAlarm(a *alarm, at time.Time, turn monitor.Transition) {
-	a.Ended, a.End, a.endedAt, a.held = at, turn, s.now, false
+func (s step) endAlarm(a *alarm, subject string, at time.Time, end monitor.Transition) {
+	a.Ended, a.End, a.endedAt, a.held = at, end, s.now, false
+	s.recordEvent(subject, string(end), at.Sub(a.Started))
 }
 
 // Sweep implements [monitor.Detection].
 func (r *Memory) Sweep(ctx context.Context, keep time.Duration, limit int) (out monitor.Scan, err error) {
-	limit = min(limit, monitor.MaxSources)
 	err = r.atomically(ctx, func(s step) error {
 		out = s.newScan()
 		s.rescheduleChanged(&out, limit)
@@ -245,9 +233,6 @@ func (r *Memory) openAlarms() []*alarm {
 
 // ReportGroup implements [monitor.Detection].
 func (r *Memory) ReportGroup(ctx context.Context, rep monitor.GroupReport) (made bool, err error) {
-	if len(rep.Members) > monitor.MaxSources {
-		return false, invalid("%d members", len(rep.Members))
-	}
 	err = r.atomically(ctx, func(s step) error {
 		if rep.End != "" {
 			made = s.endGroup(rep)
@@ -270,8 +255,7 @@ func (s step) endGroup(rep monitor.GroupReport) bool {
 	if slices.ContainsFunc(s.openAlarms(), func(a *alarm) bool { return a.group == g }) {
 		return false
 	}
-	s.endAlarm(g, rep.At, rep.End)
-	s.recordEvent(g.Group, string(rep.End))
+	s.endAlarm(g, g.Group, rep.At, rep.End)
 	return true
 }
 
@@ -279,13 +263,10 @@ func (s step) reportGroup(rep monitor.GroupReport) bool {
 	members := make([]*alarm, 0, len(rep.Members))
 	for _, id := range rep.Members {
 		a := s.alarms[id]
-		if a == nil || !a.held || a.Group != rep.Group || slices.Contains(members, a) {
+		if a == nil || !a.held || a.Group != rep.Group {
 			return false
 		}
 		members = append(members, a)
-	}
-	if len(members) == 0 {
-		return false
 	}
 	var g *alarm
 	if rep.Alarm != "" {
@@ -320,15 +301,12 @@ func (s step) groupAlarm(rep monitor.GroupReport, first *alarm) *alarm {
 		ID: rep.Alarm, Check: first.Check, Group: rep.Group, Reason: first.Reason, Started: rep.At, Raised: s.wall,
 	}}
 	s.alarms[g.ID] = g
-	s.recordEvent(g.Group, string(g.Reason))
+	s.recordEvent(g.Group, string(g.Reason), s.wall.Sub(rep.At))
 	return g
 }
 
 // Parents implements [monitor.Detection].
 func (r *Memory) Parents(ctx context.Context, of []monitor.SourceRef) ([]monitor.Parent, error) {
-	if len(of) > monitor.MaxSources {
-		return nil, invalid("%d sources", len(of))
-	}
 	out := make([]monitor.Parent, len(of))
 	err := r.atomically(ctx, func(s step) error {
 		for i, ref := range of {

@@ -12,9 +12,6 @@ import (
 
 // ResolveSources implements [monitor.HeartbeatStore].
 func (r *Memory) ResolveSources(ctx context.Context, refs []monitor.SourceRef) ([]monitor.ResolvedSource, error) {
-	if len(refs) > monitor.MaxSources {
-		return nil, invalid("%d sources", len(refs))
-	}
 	out := make([]monitor.ResolvedSource, len(refs))
 	err := r.atomically(ctx, func(s step) error {
 		for i, ref := range refs {
@@ -45,14 +42,6 @@ func (s step) resolve(ref monitor.SourceRef) monitor.ResolvedSource {
 
 // RecordHeartbeats implements [monitor.HeartbeatStore].
 func (r *Memory) RecordHeartbeats(ctx context.Context, d monitor.HeartbeatBatch) (out monitor.BatchResult, err error) {
-	if len(d.Beats) > monitor.MaxBeats {
-		return out, invalid("%d beats", len(d.Beats))
-	}
-	for _, b := range d.Beats {
-		if b.Path < 0 || b.Path >= len(d.Probes) {
-			return out, invalid("a beat by path %d of %d", b.Path, len(d.Probes))
-		}
-	}
 	err = r.atomically(ctx, func(s step) error {
 		s.recordProbes(d.Probes)
 		for _, b := range d.Beats {
@@ -137,7 +126,7 @@ func (r *Memory) KeepReport(ctx context.Context, of monitor.SourceRef, kept moni
 		if n == nil || n.check.Removed {
 			return fmt.Errorf("%s/%s: %w", of.Check, of.Source, monitor.ErrNoSource)
 		}
-		kept.At, kept.Body = s.wall, bytes.Clone(kept.Body[:min(len(kept.Body), monitor.MaxReport)])
+		kept.At, kept.Body = s.wall, bytes.Clone(kept.Body)
 		n.report = kept
 		return nil
 	})

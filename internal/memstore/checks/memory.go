@@ -30,7 +30,7 @@ type Options struct {
 	Queues dispatch.Admin
 }
 
-// Memory is a [monitor.Store] in memory.
+// Memory is a [monitor.Store] in memory, to be used through [monitor.Validated].
 type Memory struct {
 	o Options
 
@@ -256,9 +256,9 @@ func (s step) candidate(n *source) monitor.Candidate {
 }
 
 // recordEvent adds an event to the history.
-func (s step) recordEvent(subject, reason string) {
+func (s step) recordEvent(subject, reason string, lasted time.Duration) {
 	if s.o.History != nil {
-		_ = s.o.History.Append(s.ctx, history.Event{Part: "monitor", Subject: subject, Reason: reason})
+		_ = s.o.History.Append(s.ctx, history.Event{Part: "monitor", Subject: subject, Reason: reason, Duration: max(0, lasted)})
 	}
 }
 
@@ -286,10 +286,8 @@ func (s step) enqueueOne(n monitor.Notification) {
 		s.sent = append(s.sent, n)
 		return
 	}
-	// Registering a sink creates its queue, so this cannot fail.
-	_, _ = s.o.Queues.Add(context.WithoutCancel(s.ctx), []dispatch.Message{{
-		Queue: monitor.SinkQueue(n.Sink), Key: n.Key, ID: n.ID, Payload: n.Payload, ContentType: "application/json",
-	}})
+	// Registering a sink creates its queue, and [monitor.Validated] has seen the message, so this cannot fail.
+	_, _ = s.o.Queues.Add(context.WithoutCancel(s.ctx), []dispatch.Message{n.Message(n.Sink)})
 }
 
 // sortedSources returns the sources by check and name.

@@ -45,7 +45,7 @@ func reference(t *testing.T) (*Memory, monitortest.Rig) {
 	s := NewSessions(clock.now)
 	r := NewMemory(Options{Clock: clock.now, Sessions: s, History: s})
 	return r, monitortest.Rig{
-		Table: r, Sessions: s, History: s,
+		Table: monitor.Validated(r), Sessions: s, History: s,
 		Step: func(_ *testing.T, d time.Duration) { clock.step(d) },
 		Sent: func(_ *testing.T, sink string) []monitor.Notification { return r.SentTo(sink) },
 	}

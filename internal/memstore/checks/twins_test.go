@@ -88,8 +88,22 @@ func (w twin) rig(t *testing.T) (*Memory, monitortest.Rig) {
 	if w.made != nil {
 		w.made(r)
 	}
-	rig.Table = twinTable{r, w}
+	rig.Table = monitor.Validated(twinTable{r, w})
+	if w.configure != nil {
+		rig.Table = twinConfiguration{rig.Table, r, w}
+	}
 	return r, rig
+}
+
+// twinConfiguration is broken before what checks a configuration.
+type twinConfiguration struct {
+	monitor.Store
+	r *Memory
+	w twin
+}
+
+func (t twinConfiguration) Configure(ctx context.Context, c monitor.Configuration) (monitor.ConfigurationChanges, error) {
+	return t.w.configure(t.r, ctx, c)
 }
 
 type twinTable struct {
@@ -138,13 +152,6 @@ func (t twinTable) ReportGroup(ctx context.Context, r monitor.GroupReport) (bool
 		return t.w.report(t.Memory, ctx, r)
 	}
 	return t.Memory.ReportGroup(ctx, r)
-}
-
-func (t twinTable) Configure(ctx context.Context, c monitor.Configuration) (monitor.ConfigurationChanges, error) {
-	if t.w.configure != nil {
-		return t.w.configure(t.Memory, ctx, c)
-	}
-	return t.Memory.Configure(ctx, c)
 }
 
 func (t twinTable) Sources(ctx context.Context, q monitor.SourceQuery) ([]monitor.SourceRecord, error) {
@@ -365,14 +372,14 @@ func numberedApart(r *Memory, ctx context.Context, refs []monitor.SourceRef) ([]
 
 func oneByOne(r *Memory, ctx context.Context, c monitor.Configuration) (out monitor.ConfigurationChanges, err error) {
 	for _, e := range c.Checks {
-		one, err := r.Configure(ctx, monitor.Configuration{Checks: []monitor.Check{e}, Keep: true, Origin: c.Origin})
+		one, err := monitor.Validated(r).Configure(ctx, monitor.Configuration{Checks: []monitor.Check{e}, Keep: true, Origin: c.Origin})
 		if err != nil {
 			return out, err
 		}
 		out.Added, out.Changed = append(out.Added, one.Added...), append(out.Changed, one.Changed...)
 		together()
 	}
-	last, err := r.Configure(ctx, c)
+	last, err := monitor.Validated(r).Configure(ctx, c)
 	out.Removed, out.Declared, out.Generation = last.Removed, last.Declared, last.Generation
 	return out, err
 }

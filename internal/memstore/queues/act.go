@@ -1,7 +1,6 @@
 package queues
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -97,10 +96,11 @@ func (d queueAdmin) Act(ctx context.Context, name, id string, a dispatch.Action,
 		if !isAllowed(a, b, now) {
 			return fmt.Errorf("%s of a message that is %s: %w", a, now, dispatch.ErrState)
 		}
-		stuck := b.Blocks && atTarget(b.State)
+		stuck := b.Blocks && b.State.IsAtTarget()
 		if a == dispatch.Retry && (now == dispatch.Unknown || stuck || b.done && dispatch.WasSkippedUnknown(b.Trail)) {
 			return fmt.Errorf("retry of %q: %w", id, dispatch.ErrUncertain)
 		}
+		e := history.Event{Reason: dispatch.ActionReason(a, who, now, b.Detail, b.ID), Duration: s.Now.Sub(b.Trail[len(b.Trail)-1].At)}
 		if b.State == dispatch.Scheduled {
 			s.join(b)
 		}
@@ -128,7 +128,7 @@ func (d queueAdmin) Act(ctx context.Context, name, id string, a dispatch.Action,
 		if wasHead {
 			s.resumeKey(l, k)
 		}
-		return s.recordEvent(b, fmt.Sprintf("%s by %s: %s", a, who, cmp.Or(b.Detail, string(now))))
+		return s.recordEvent(b, e)
 	})
 }
 
@@ -141,7 +141,7 @@ func isAllowed(a dispatch.Action, b *message, now dispatch.State) bool {
 	case dispatch.Skip:
 		return b.Blocks || waits
 	case dispatch.Cancel:
-		return now == dispatch.Scheduled || now == dispatch.Queued && b.Begun.IsZero() || b.Blocks && atTarget(b.State)
+		return now == dispatch.Scheduled || now == dispatch.Queued && b.Begun.IsZero() || b.Blocks && b.State.IsAtTarget()
 	}
 	return false
 }

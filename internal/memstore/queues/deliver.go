@@ -10,7 +10,6 @@ import (
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/internal/memstore/claims"
-	"github.com/understudy-ha/understudy/lease"
 )
 
 // deliver is the dispatch.Queue of a [Memory].
@@ -58,14 +57,11 @@ func (s step) holding(session, key string, term int64) dispatch.Holding {
 		return dispatch.Released
 	case k == nil:
 		return dispatch.Lost
-	case k.InStep || head != nil && atTarget(head.State):
+	case k.InStep || head != nil && head.State.IsAtTarget():
 		return dispatch.InProgress
 	}
 	return dispatch.Ready
 }
-
-// atTarget reports whether the target has the message.
-func atTarget(s dispatch.State) bool { return s == dispatch.Pending || s == dispatch.Valid }
 
 // recordResult records the result of an attempt if the session still holds the key.
 func (s step) recordResult(session string, r dispatch.Result) (accepted bool, err error) {
@@ -82,18 +78,14 @@ func (s step) recordResult(session string, r dispatch.Result) (accepted bool, er
 	}
 	b.addNote(s.Now, r.Detail)
 	wasBlocked := b.Blocks
-	b.Blocks = r.After == dispatch.Stuck // the key stays claimed, or may be claimed: it is polled
-	switch {
-	case r.After == dispatch.Stuck && !wasBlocked:
-		err = s.recordEvent(b, "blocked: "+r.Detail)
-	case wasBlocked && r.After != dispatch.Stuck && r.After != dispatch.Block:
-		err = s.recordEvent(b, "unblocked: "+string(r.State))
-	}
-	if err != nil {
-		return false, err
+	b.Blocks = r.Blocks()
+	if b.Blocks != wasBlocked || r.After == dispatch.Block {
+		holder := k.Holder.Label()
+		if err := s.recordEvent(b, history.Event{From: holder, To: holder, Reason: r.BlockingReason()}); err != nil {
+			return false, err
+		}
 	}
 	switch r.After {
-
 	case dispatch.Next:
 		l.passHead(b)
 		if l.head() == nil {
@@ -103,9 +95,8 @@ func (s step) recordResult(session string, r dispatch.Result) (accepted bool, er
 		k.Ready = s.Now.Add(r.Wait)
 		s.release(k)
 	case dispatch.Block:
-		b.Blocks, k.Blocked = true, true
+		k.Blocked = true // one that is stuck may be claimed: it is polled
 		s.release(k)
-		return true, s.recordEvent(b, "blocked: "+r.Detail)
 	}
 	return true, nil
 }
@@ -120,10 +111,9 @@ func (s step) releaseIdle(k *claims.Key) {
 	s.release(k)
 }
 
-func (s step) recordEvent(b *message, reason string) error {
-	return s.RecordEvent(history.Event{
-		Part: "batch", Subject: b.Queue + "/" + b.Key, Term: b.Term, Reason: lease.TruncateReason(reason),
-	})
+func (s step) recordEvent(b *message, e history.Event) error {
+	e.Part, e.Subject, e.Term = "batch", b.Queue+"/"+b.Key, b.Term
+	return s.RecordEvent(e)
 }
 
 // startHead starts a step with the head of a key, or polls its target.
@@ -135,9 +125,9 @@ func (s step) startHead(k *claims.Key, t dispatch.Exchange, settled bool) *dispa
 	}
 	work, restarted := dispatch.Send, k.InStep
 	switch {
-	case atTarget(b.State) && settled:
+	case b.State.IsAtTarget() && settled:
 		return nil
-	case atTarget(b.State):
+	case b.State.IsAtTarget():
 		work = dispatch.Poll
 	case b.State == dispatch.Unknown:
 		work = dispatch.Resolve

@@ -16,7 +16,7 @@ import (
 func (s step) shownState(b *message) dispatch.State {
 	k := s.claim(b.Key)
 	switch {
-	case s.q.lines[b.Key].head() != b || atTarget(b.State) || b.State.IsFinal():
+	case s.q.lines[b.Key].head() != b || b.State.IsAtTarget() || b.State.IsFinal():
 		return b.State
 	case k.InStep:
 		return dispatch.Submitting
@@ -76,7 +76,7 @@ func (s step) overview() dispatch.Overview {
 			o.Blocked++
 		case k.InStep:
 			o.InStep++
-		case atTarget(head.State):
+		case head.State.IsAtTarget():
 			o.Pending++
 		case head.State == dispatch.Delayed || head.State == dispatch.Unknown:
 			o.Delayed++

@@ -49,7 +49,7 @@ func NewMemory(b claims.Backend, now func() time.Time) *Memory {
 func (m *Memory) Claims() claim.KeyTable { return dueTable{m.Memory.Claims(), m} }
 
 // Queue returns the port for delivery.
-func (m *Memory) Queue() dispatch.Queue { return deliver{m} }
+func (m *Memory) Queue() dispatch.Queue { return dispatch.Validated(deliver{m}) }
 
 // QueueAdmin returns the port for operators.
 func (m *Memory) QueueAdmin() dispatch.Admin { return queueAdmin{m} }

@@ -16,9 +16,10 @@ BEGIN
         v_subject := p_alarm;
         IF NOT FOUND THEN RETURN 'alarm'; END IF;
     WHEN p_verb = 'drop-sink' THEN
-        PERFORM {{rules}}.monitor_bump_generation();
+        PERFORM FROM {{schema}}.monitor_setting s FOR NO KEY UPDATE; -- before the sink, as where one is registered
         DELETE FROM {{schema}}.monitor_sink k WHERE k.name = p_source;
         IF NOT FOUND THEN RETURN 'sink'; END IF;
+        PERFORM {{rules}}.monitor_bump_generation();
     WHEN p_verb = 'drop-path' THEN
         DELETE FROM {{schema}}.monitor_path p WHERE p.name = p_source;
         IF NOT FOUND THEN RETURN 'path'; END IF;

@@ -30,7 +30,7 @@ DECLARE
     c record;
     f {{schema}}.monitor_alarm;
     v_at timestamptz;
-    v_reason text := p_end;
+    v_started timestamptz;
     v_n bigint;
 BEGIN
     PERFORM {{rules}}.monitor_configure_statement(p_lock_timeout_ms);
@@ -41,13 +41,15 @@ BEGIN
     IF p_end <> '' THEN
         UPDATE {{schema}}.monitor_alarm a SET ended = v_at, finish = p_end
          WHERE a.id = p_alarm AND a.source = '' AND a.ended IS NULL
-           AND NOT EXISTS (SELECT FROM {{schema}}.monitor_alarm x WHERE x.group_alarm = p_alarm AND x.group_alarm <> '' AND x.ended IS NULL);
+           AND NOT EXISTS (SELECT FROM {{schema}}.monitor_alarm x WHERE x.group_alarm = p_alarm AND x.group_alarm <> '' AND x.ended IS NULL)
+        RETURNING a.started INTO v_started;
         IF NOT FOUND THEN
             RETURN false;
         END IF;
+        PERFORM {{rules}}.monitor_record_history(c.wall, ARRAY[p_group], ARRAY[p_end], ARRAY[{{rules}}.nanoseconds(greatest(v_at - v_started, '0'))]);
     ELSE
-        SELECT count(DISTINCT a.id) INTO v_n FROM unnest(p_members) x (id) JOIN {{schema}}.monitor_alarm a ON a.id = x.id AND a.held AND a.grp = p_group;
-        IF v_n = 0 OR v_n <> cardinality(p_members) THEN
+        SELECT count(*) INTO v_n FROM unnest(p_members) x (id) JOIN {{schema}}.monitor_alarm a ON a.id = x.id AND a.held AND a.grp = p_group;
+        IF v_n <> cardinality(p_members) THEN
             RETURN false;
         END IF;
         IF p_alarm <> '' THEN
@@ -59,18 +61,11 @@ BEGIN
                 IF NOT FOUND THEN
                     RETURN false;
                 END IF;
-                v_reason := f.reason;
-            ELSE
-                v_reason := NULL;
+                PERFORM {{rules}}.monitor_record_history(c.wall, ARRAY[p_group], ARRAY[f.reason], ARRAY[{{rules}}.nanoseconds(greatest(c.wall - v_at, '0'))]);
             END IF;
-        ELSE
-            v_reason := NULL;
         END IF;
         UPDATE {{schema}}.monitor_alarm a SET held = false, group_alarm = p_alarm, grp = CASE WHEN p_alarm = '' THEN '' ELSE a.grp END
           FROM unnest(p_members) x (id) WHERE a.id = x.id;
-    END IF;
-    IF v_reason IS NOT NULL THEN
-        PERFORM {{rules}}.monitor_record_history(c.wall, ARRAY[p_group], ARRAY[v_reason], ARRAY[0::bigint]);
     END IF;
     PERFORM {{rules}}.monitor_notify(p_sinks, p_keys, p_nids, p_payloads);
     RETURN true;

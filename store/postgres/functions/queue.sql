@@ -158,9 +158,10 @@ BEGIN
          WHERE c.ctid = x.tid AND (x.given OR x.accepted AND (x.interrupted OR x.was_blocked OR x.blocked IS NOT NULL) OR x.head > x.done + 64);
         PERFORM {{rules}}.scan_by_ctid_only(false);
         INSERT INTO {{schema}}.event (at, part, subject, from_label, to_label, term, reason, duration_ns)
-        SELECT t, 'batch', p_queue || '/' || x.key, '', '', x.term,
+        SELECT t, 'batch', p_queue || '/' || x.key, coalesce(h.label, ''), coalesce(h.label, ''), x.term,
                {{rules}}.shorten_reason(coalesce('blocked: ' || x.blocked, 'unblocked: ' || x.state)), 0
           FROM unnest(p_keys, v_term, v_accepted, v_blocked, v_was_blocked, p_afters, p_states) x (key, term, accepted, blocked, was_blocked, after, state)
+          LEFT JOIN LATERAL (SELECT {{rules}}.label(s.name, s.instance_id) AS label FROM {{schema}}.session s WHERE s.id = p_session OFFSET 0) h ON true
          WHERE x.accepted AND (x.after = 'block' OR (x.blocked IS NOT NULL) <> x.was_blocked);
     END IF;
 

@@ -62,7 +62,7 @@ BEGIN
     ELSE
         RETURN v_was;
     END CASE;
-    PERFORM {{rules}}.record_action(b, t, p_action, p_who, v_was, c.since);
+    PERFORM {{rules}}.record_action(b, t, p_action, p_who, v_was);
     UPDATE {{schema}}.batch x
        SET state = v_state, hold = NULL,
            over = v_state <> 'queued', ended = CASE WHEN v_state <> 'queued' THEN t END, aside = CASE WHEN v_state <> 'queued' THEN true END,
@@ -102,7 +102,7 @@ BEGIN
         RETURN 'uncertain'; -- as dispatch.WasSkippedUnknown says
     END IF;
     t := {{schema}}.clock();
-    PERFORM {{rules}}.record_action(b, t, p_action, p_who, b.state, b.ended);
+    PERFORM {{rules}}.record_action(b, t, p_action, p_who, b.state);
     -- Its age counts from now on. When it was queued first, its trail says.
     IF b.trail -> 0 ->> 'state' <> 'queued' OR b.trail -> 0 ->> 'action' IS NOT NULL THEN
         b.trail := jsonb_build_array({{rules}}.trail_entry(b.enqueued, 'queued', 0, 0, 0, '')) || b.trail;
@@ -118,12 +118,13 @@ BEGIN
     RETURN 'done';
 END $$;
 
-CREATE FUNCTION {{rules}}.record_action(b {{schema}}.batch, t timestamptz, p_action text, p_who text, p_was text, p_since timestamptz)
+-- Writes an action to the history, as dispatch.ActionReason says, and how long the message had been in its state.
+CREATE FUNCTION {{rules}}.record_action(b {{schema}}.batch, t timestamptz, p_action text, p_who text, p_was text, p_since timestamptz DEFAULT NULL)
 RETURNS void LANGUAGE sql VOLATILE AS $$
     INSERT INTO {{schema}}.event (at, part, subject, from_label, to_label, term, reason, duration_ns)
     VALUES (t, 'batch', b.queue || '/' || b.key, '', '', b.term,
             {{rules}}.shorten_reason(format('%s by %s: %s, %s', p_action, p_who, p_was, coalesce(nullif(b.detail, ''), b.id))),
-            {{rules}}.nanoseconds(greatest(t - p_since, '0')))
+            {{rules}}.nanoseconds(greatest(t - coalesce(p_since, (b.trail -> -1 ->> 'at')::timestamptz, b.ended, b.begun, b.enqueued), '0')))
 $$;
 
 -- The state that operators see, where the claim tells what is under way.

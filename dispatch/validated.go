@@ -1,0 +1,40 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/understudy-ha/understudy/claim"
+	"github.com/understudy-ha/understudy/lease"
+)
+
+// Validated returns a queue that refuses what is not acceptable before the store sees it.
+func Validated(q Queue) Queue { return validatedQueue{q} }
+
+type validatedQueue struct{ Queue }
+
+func (q validatedQueue) Exchange(ctx context.Context, x Exchange) (ExchangeResult, error) {
+	if err := x.validate(); err != nil {
+		return ExchangeResult{}, err
+	}
+	return q.Queue.Exchange(ctx, x)
+}
+
+func (x Exchange) validate() error {
+	if n := len(x.Results) + len(x.Begin); n > claim.MaxKeys {
+		return fmt.Errorf("%w: %d entries in an exchange; at most %d are allowed", lease.ErrInvalid, n, claim.MaxKeys)
+	}
+	for _, r := range x.Results {
+		ok := false
+		switch r.State {
+		case Committed, Invalid, Failed:
+			ok = r.After == Next || r.After == Block
+		case Pending, Valid, Delayed, Unknown:
+			ok = r.After == RetryLater || r.After == Hold || r.After == Block || r.After == Stuck && r.State.IsAtTarget()
+		}
+		if !ok {
+			return fmt.Errorf("%w: a result with state %q cannot be followed by %q", lease.ErrInvalid, r.State, r.After)
+		}
+	}
+	return nil
+}
