@@ -68,11 +68,11 @@ func (s *Store) RequestRelease(_ context.Context, id lease.ID, successor, who st
 	if r == nil || !s.show(id, now).Held() {
 		return fmt.Errorf("%s: %w", id, lease.ErrNotHeld)
 	}
-	r.asked, r.askedFor = true, successor
+	r.Asked, r.AskedFor = true, successor
 	s.record(now, history.Event{
-		Part: id.Space, Subject: id.Key, From: r.holder.Label(), To: r.holder.Label(),
-		Term: r.term, Reason: lease.ReleaseRequestedReason(successor, who), Duration: now.Sub(r.since),
-	}, lease.Change{Lease: id, Term: r.term})
+		Part: id.Space, Subject: id.Key, From: r.Holder.Label(), To: r.Holder.Label(),
+		Term: r.Term, Reason: lease.ReleaseRequestedReason(successor, who), Duration: now.Sub(r.Since),
+	}, lease.Change{Lease: id, Term: r.Term})
 	return nil
 }
 
@@ -107,7 +107,7 @@ func (s *Store) Forget(_ context.Context, f lease.ForgetRequest) error {
 	}
 	delete(s.leases, f.Lease)
 	delete(s.states, f.Lease)
-	s.leases[lease.ID{}] = &row{term: max(l.Term, s.forgottenTerm())}
+	s.leases[lease.ID{}] = &row{Term: max(l.Term, s.forgottenTerm())}
 	s.record(now, history.Event{Part: l.Space, Subject: l.Key, Term: l.Term, Reason: f.Reason()}, lease.Change{Lease: l.ID, Term: l.Term, Free: true})
 	return nil
 }
@@ -115,7 +115,7 @@ func (s *Store) Forget(_ context.Context, f lease.ForgetRequest) error {
 // forgottenTerm is the greatest term of a lease that was forgotten: that of the lease without a name, which nobody can hold.
 func (s *Store) forgottenTerm() int64 {
 	if r := s.leases[lease.ID{}]; r != nil {
-		return r.term
+		return r.Term
 	}
 	return 0
 }
@@ -139,7 +139,7 @@ func (s *Store) Spaces(context.Context) ([]lease.SpaceCount, error) {
 
 func (n *session) show(now time.Time) lease.Session {
 	shown := n.Session
-	shown.Remaining = n.deadline.Sub(now)
+	shown.Remaining = n.Deadline.Sub(now)
 	return shown
 }
 

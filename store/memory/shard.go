@@ -41,14 +41,14 @@ type shardState struct {
 // node is a record and when it was written. What its pointers lead to never changes.
 type node struct {
 	shard.Record
-	at time.Time
+	At time.Time `json:"at"`
 }
 
-func (n node) lives(now time.Time) bool { return shard.AgeAt(now, n.at, n.Timeout) <= n.Timeout }
+func (n node) lives(now time.Time) bool { return shard.AgeAt(now, n.At, n.Timeout) <= n.Timeout }
 
 type failoverLock struct {
-	value   string
-	expires time.Time
+	Value   string    `json:"value"`
+	Expires time.Time `json:"expires"`
 }
 
 type shardWatcher struct {
@@ -163,7 +163,7 @@ func (s *Store) view(name string, now time.Time) shard.View {
 	for _, id := range slices.Sorted(maps.Keys(of.nodes)) {
 		n := of.nodes[id]
 		r := copyRecord(n.Record)
-		r.Age = shard.AgeAt(now, n.at, r.Timeout)
+		r.Age = shard.AgeAt(now, n.At, r.Timeout)
 		v.Nodes = append(v.Nodes, r)
 	}
 	return v
@@ -241,11 +241,11 @@ func (r registry) UpdateRow(ctx context.Context, d shard.RowUpdate) (int64, erro
 // lockedBy is the value of a lock, "" when it is free.
 func (all *shards) lockedBy(primary string, now time.Time) string {
 	l, held := all.locks[primary]
-	if held && !now.Before(l.expires) {
+	if held && !now.Before(l.Expires) {
 		delete(all.locks, primary)
 		return ""
 	}
-	return l.value
+	return l.Value
 }
 
 // Lock implements [shard.Registry].

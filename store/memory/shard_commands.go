@@ -19,7 +19,7 @@ type commands struct{ s *Store }
 
 type queued struct {
 	shard.Command
-	expires time.Time
+	Expires time.Time `json:"expires"`
 }
 
 // Send implements [shard.Commands].
@@ -50,7 +50,7 @@ func (all *shards) send(c shard.Command, now time.Time) {
 
 // waiting is a node's queue without what has expired.
 func (all *shards) waiting(node string, now time.Time) []queued {
-	q := slices.DeleteFunc(all.queues[node], func(w queued) bool { return !now.Before(w.expires) })
+	q := slices.DeleteFunc(all.queues[node], func(w queued) bool { return !now.Before(w.Expires) })
 	all.queues[node] = q
 	if len(q) == 0 {
 		delete(all.queues, node)
@@ -84,7 +84,9 @@ func (c commands) Next(ctx context.Context, node string, wait time.Duration) (sh
 // take is the oldest command of a queue, or what is closed when one comes.
 func (all *shards) take(node string, now time.Time) (shard.Command, <-chan struct{}) {
 	if q := all.waiting(node, now); len(q) > 0 {
-		all.queues[node] = q[1:]
+		if all.queues[node] = q[1:]; len(q) == 1 {
+			delete(all.queues, node)
+		}
 		return q[0].Command, nil
 	}
 	if all.coming[node] == nil {

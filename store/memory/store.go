@@ -52,22 +52,25 @@ type Store struct {
 	checks *checks.Memory
 }
 
+// The rows of sessions, leases, nodes, failover locks and commands are written as JSON by [Snapshot.Encode]. SableDB keeps that, so
+// that their tags must stay.
+
 type session struct {
 	lease.Session
-	deadline time.Time
+	Deadline time.Time `json:"deadline"`
 }
 
 type row struct {
-	id        lease.ID
-	term      int64
-	session   string
-	holder    lease.Instance
-	since     time.Time
-	successor string
-	reserved  time.Time
-	asked     bool
-	askedFor  string
-	places    int
+	ID        lease.ID       `json:"id"`
+	Term      int64          `json:"term"`
+	Session   string         `json:"session,omitempty"`
+	Holder    lease.Instance `json:"holder,omitzero"`
+	Since     time.Time      `json:"since"`
+	Successor string         `json:"successor,omitempty"`
+	Reserved  time.Time      `json:"reserved,omitzero"`
+	Asked     bool           `json:"asked,omitempty"`
+	AskedFor  string         `json:"asked_for,omitempty"`
+	Places    int            `json:"places,omitempty"`
 }
 
 // New returns an empty store whose clock is now; nil is time.Now.
@@ -80,16 +83,9 @@ func New(now func() time.Time) *Store {
 		waiting: map[lease.ID][]string{}, watchers: map[int]func(lease.Change){},
 		shards: newShards(), jobs: map[string]*jobRow{},
 	}
-	s.queues = queues.NewMemory(kernel{s}, now)
+	s.queues = queues.NewMemory(s, now)
 	s.checks = checks.NewMemory(checks.Options{Clock: now, Sessions: s, History: s, Queues: s.queues.QueueAdmin()})
 	return s
-}
-
-// kernel is the store as its claims see it: they wake watchers of their own, besides those of leases.
-type kernel struct{ *Store }
-
-func (k kernel) Watch(ctx context.Context, wake func(lease.Change)) error {
-	return k.watchLeases(ctx, wake)
 }
 
 // Claims implements [store.Queues].
@@ -114,7 +110,7 @@ func (s *Store) StartSession(_ context.Context, n lease.Session) (lease.Renewal,
 	}
 	s.forget(now)
 	n.Seq, n.Started, n.Ended = 1, now, false
-	s.sessions[n.ID] = &session{Session: n, deadline: now.Add(n.Timing.Timeout)}
+	s.sessions[n.ID] = &session{Session: n, Deadline: now.Add(n.Timing.Timeout)}
 	return lease.Renewal{Seq: 1}, nil
 }
 
@@ -122,10 +118,10 @@ func (s *Store) StartSession(_ context.Context, n lease.Session) (lease.Renewal,
 func (s *Store) forget(now time.Time) {
 	holding := map[string]bool{}
 	for _, r := range s.leases {
-		holding[r.session] = true
+		holding[r.Session] = true
 	}
 	for id, old := range s.sessions {
-		if now.Sub(old.deadline) > forgetAfter && !holding[id] {
+		if now.Sub(old.Deadline) > forgetAfter && !holding[id] {
 			delete(s.sessions, id)
 			for of := range s.waiting {
 				s.leave(of, id)
@@ -147,11 +143,11 @@ func (s *Store) RenewSession(_ context.Context, id string) (lease.Renewal, error
 		return lease.Renewal{}, err
 	}
 	n.Seq++
-	n.deadline = now.Add(n.Timing.Timeout)
+	n.Deadline = now.Add(n.Timing.Timeout)
 	r := lease.Renewal{Seq: n.Seq}
 	for _, l := range s.leases {
-		if l.session == id && l.asked {
-			r.Changes += l.term
+		if l.Session == id && l.Asked {
+			r.Changes += l.Term
 		}
 	}
 	for of, waiting := range s.waiting {
@@ -170,7 +166,7 @@ func (s *Store) alive(id string, now time.Time) (*session, error) {
 	return n, nil
 }
 
-func (n *session) alive(now time.Time) bool { return !n.Ended && now.Before(n.deadline) }
+func (n *session) alive(now time.Time) bool { return !n.Ended && now.Before(n.Deadline) }
 
 // EndSession implements [lease.Store].
 func (s *Store) EndSession(_ context.Context, id, reason string) error {
@@ -182,10 +178,10 @@ func (s *Store) EndSession(_ context.Context, id, reason string) error {
 	}
 	now := s.now()
 	if !n.Ended {
-		n.Ended, n.deadline = true, now
+		n.Ended, n.Deadline = true, now
 	}
 	for _, r := range s.leases {
-		if r.session == id {
+		if r.Session == id {
 			s.free(r, now, lease.TruncateReason(reason), "", time.Time{})
 		}
 	}
@@ -219,27 +215,27 @@ func (s *Store) acquire(c lease.Expectation, also func(lease.Lease) error) (leas
 	}
 	r := s.leases[c.Lease]
 	if r == nil {
-		r = &row{id: c.Lease, since: now, term: s.forgottenTerm()}
+		r = &row{ID: c.Lease, Since: now, Term: s.forgottenTerm()}
 	}
-	term := max(r.term+1, now.UnixMilli())
+	term := max(r.Term+1, now.UnixMilli())
 	if err := also(lease.Lease{ID: c.Lease, Term: term, Session: c.Session, Holder: me.Instance}); err != nil {
 		return lease.Lease{}, err
 	}
 	s.leases[c.Lease] = r
-	from, vacant := "", now.Sub(r.since)
-	if old := s.sessions[r.session]; old != nil {
-		vacant = max(0, now.Sub(old.deadline))
+	from, vacant := "", now.Sub(r.Since)
+	if old := s.sessions[r.Session]; old != nil {
+		vacant = max(0, now.Sub(old.Deadline))
 		old.Ended = true
 	}
 	if reason == history.Lapsed {
-		from = r.holder.Label()
+		from = r.Holder.Label()
 	}
-	*r = row{id: c.Lease, term: term, session: c.Session, holder: me.Instance, since: now, places: c.Places}
+	*r = row{ID: c.Lease, Term: term, Session: c.Session, Holder: me.Instance, Since: now, Places: c.Places}
 	s.leave(c.Lease, c.Session)
 	s.record(now, history.Event{
 		Part: c.Lease.Space, Subject: c.Lease.Key, From: from, To: me.Instance.Label(),
-		Term: r.term, Reason: reason, Duration: vacant,
-	}, lease.Change{Lease: c.Lease, Term: r.term})
+		Term: r.Term, Reason: reason, Duration: vacant,
+	}, lease.Change{Lease: c.Lease, Term: r.Term})
 	return s.show(c.Lease, now), nil
 }
 
@@ -252,7 +248,7 @@ func (s *Store) Release(_ context.Context, h lease.ReleaseRequest) error {
 
 func (s *Store) release(h lease.ReleaseRequest) error {
 	r := s.leases[h.Lease]
-	if r == nil || r.session != h.Session || r.term != h.Term || h.Session == "" {
+	if r == nil || r.Session != h.Session || r.Term != h.Term || h.Session == "" {
 		return fmt.Errorf("%s under term %d: %w", h.Lease, h.Term, lease.ErrNotHeld)
 	}
 	now := s.now()
@@ -262,11 +258,11 @@ func (s *Store) release(h lease.ReleaseRequest) error {
 
 func (s *Store) free(r *row, now time.Time, reason, successor string, reserved time.Time) {
 	e := history.Event{
-		Part: r.id.Space, Subject: r.id.Key, From: r.holder.Label(),
-		Term: r.term, Reason: reason, Duration: now.Sub(r.since),
+		Part: r.ID.Space, Subject: r.ID.Key, From: r.Holder.Label(),
+		Term: r.Term, Reason: reason, Duration: now.Sub(r.Since),
 	}
-	*r = row{id: r.id, term: r.term, since: now, successor: successor, reserved: reserved}
-	s.record(now, e, lease.Change{Lease: r.id, Term: r.term, Free: true, Successor: successor})
+	*r = row{ID: r.ID, Term: r.Term, Since: now, Successor: successor, Reserved: reserved}
+	s.record(now, e, lease.Change{Lease: r.ID, Term: r.Term, Free: true, Successor: successor})
 }
 
 // WriteState implements [lease.StateStore].
@@ -276,7 +272,7 @@ func (s *Store) WriteState(_ context.Context, id lease.ID, term int64, data []by
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r := s.leases[id]; r == nil || r.session == "" || r.term != term {
+	if r := s.leases[id]; r == nil || r.Session == "" || r.Term != term {
 		return fmt.Errorf("%s under term %d: %w", id, term, lease.ErrNotHeld)
 	}
 	s.states[id] = lease.State{Data: slices.Clone(data), Term: term}
@@ -330,26 +326,22 @@ func (s *Store) showTo(session string, id lease.ID, now time.Time) lease.Lease {
 	if r == nil {
 		return l
 	}
-	l.Term, l.Session, l.Since, l.Age = r.term, r.session, r.since, now.Sub(r.since)
-	l.Successor, l.ReleaseRequested, l.RequestedSuccessor = r.successor, r.asked, r.askedFor
-	if r.successor != "" {
-		l.Reserved = max(0, r.reserved.Sub(now))
+	l.Term, l.Session, l.Since, l.Age = r.Term, r.Session, r.Since, now.Sub(r.Since)
+	l.Successor, l.ReleaseRequested, l.RequestedSuccessor = r.Successor, r.Asked, r.AskedFor
+	if r.Successor != "" {
+		l.Reserved = max(0, r.Reserved.Sub(now))
 	}
-	if r.session != "" {
-		l.Holder, l.Places = r.holder, r.places
+	if r.Session != "" {
+		l.Holder, l.Places = r.Holder, r.Places
 	}
-	if n := s.sessions[r.session]; n != nil {
-		l.Timing, l.Seq, l.Remaining, l.Ended = n.Timing, n.Seq, n.deadline.Sub(now), n.Ended
+	if n := s.sessions[r.Session]; n != nil {
+		l.Timing, l.Seq, l.Remaining, l.Ended = n.Timing, n.Seq, n.Deadline.Sub(now), n.Ended
 	}
 	return l
 }
 
 // Watch implements [lease.Store].
 func (s *Store) Watch(ctx context.Context, wake func(lease.Change)) error {
-	return s.queues.Watch(ctx, wake)
-}
-
-func (s *Store) watchLeases(ctx context.Context, wake func(lease.Change)) error {
 	s.mu.Lock()
 	n := s.nextW
 	s.nextW++
@@ -363,13 +355,24 @@ func (s *Store) watchLeases(ctx context.Context, wake func(lease.Change)) error 
 	return nil
 }
 
+// Wake tells all who watch of a change that is not one of leases.
+func (s *Store) Wake(c lease.Change) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wake(c)
+}
+
+func (s *Store) wake(c lease.Change) {
+	for _, wake := range s.watchers {
+		wake(c)
+	}
+}
+
 func (s *Store) record(now time.Time, e history.Event, c lease.Change) {
 	s.lastID++
 	e.ID, e.At = s.lastID, now
 	s.events = append(s.events, e)
-	for _, wake := range s.watchers {
-		wake(c)
-	}
+	s.wake(c)
 	if c.Lease.Space == shard.Space {
 		s.shards.tell(c.Lease.Key)
 	}

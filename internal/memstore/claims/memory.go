@@ -17,18 +17,18 @@ type Backend interface {
 	lease.Store
 	lease.Roster
 	history.Log
+	// Wake tells all who watch the store of a change that is not one of leases.
+	Wake(c lease.Change)
 }
 
 // Memory is a table of claims in memory on a store of sessions. It also implements
-// that store, so that Watch reports the changes of both.
+// that store, whose Watch reports the changes of both.
 type Memory struct {
 	Backend
 	now func() time.Time
 
-	mu       sync.Mutex
-	spaces   map[string]*realm
-	watchers map[int]func(lease.Change)
-	nextW    int
+	mu     sync.Mutex
+	spaces map[string]*realm
 }
 
 type realm struct {
@@ -58,26 +58,11 @@ func NewMemory(b Backend, now func() time.Time) *Memory {
 	if now == nil {
 		now = time.Now
 	}
-	return &Memory{Backend: b, now: now, spaces: map[string]*realm{}, watchers: map[int]func(lease.Change){}}
+	return &Memory{Backend: b, now: now, spaces: map[string]*realm{}}
 }
 
 // Claims returns the table of claims.
 func (m *Memory) Claims() claim.KeyTable { return table{m} }
-
-// Watch implements [lease.Store].
-func (m *Memory) Watch(ctx context.Context, wake func(lease.Change)) error {
-	m.mu.Lock()
-	n := m.nextW
-	m.nextW++
-	m.watchers[n] = wake
-	m.mu.Unlock()
-	defer func() {
-		m.mu.Lock()
-		delete(m.watchers, n)
-		m.mu.Unlock()
-	}()
-	return m.Backend.Watch(ctx, wake)
-}
 
 // Step is one atomic operation on a [Memory].
 type Step struct {
@@ -199,9 +184,7 @@ func (s *Step) wakeIfReady(name string, k *Key) {
 		s.space(name).members[id] = false
 	}
 	if slept {
-		for _, wake := range s.m.watchers {
-			wake(lease.Change{Lease: claim.WakeID(name), Free: true})
-		}
+		s.m.Wake(lease.Change{Lease: claim.WakeID(name), Free: true})
 	}
 }
 
