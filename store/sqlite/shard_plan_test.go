@@ -17,7 +17,7 @@ func TestNothingOfShardsScans(t *testing.T) {
 		"same nodes": sameNodes, "put node": putNode, "nodes": shardNodes, "row": shardRow, "rev": shardRev, "lock": shardLock,
 		"put row": putShard, "drop node": dropNode, "drop commands": dropCommands, "put lock": putLock, "drop lock": dropLock,
 		"forget commands": forgetCommands, "put command": putCommand, "cut commands": cutCommands, "has command": hasCommand,
-		"take command": takeCommand, "wakings": newShardWakes, "names": shardNames,
+		"take command": takeCommand, "wakings": wakeShard, "names": shardNames,
 	} {
 		for _, step := range plan(t, s, text) {
 			if strings.HasPrefix(step, "SCAN understudy_") || strings.Contains(step, "TEMP B-TREE") {

@@ -1,6 +1,7 @@
 package sqlite_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -42,6 +43,32 @@ func TestShards(t *testing.T) {
 
 func shardSubject(s *sqlite.Store) shardtest.Subject {
 	return shardtest.Subject{Registry: s.Registry(), Commands: s.Commands(), Leases: s, History: s}
+}
+
+// TestShardWakesOfTheVersionBefore: its processes and this one's wake each other, though each follows a table of its own.
+func TestShardWakesOfTheVersionBefore(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	s := open(t, sqlite.Config{Path: path})
+	ctx, stop := context.WithCancel(t.Context())
+	woken, done := make(chan string, 10), make(chan error)
+	go func() { done <- s.Registry().Watch(ctx, "s", func(name string) { woken <- name }) }()
+	<-woken // it is ready
+	if _, err := plain(t, path).Exec("INSERT INTO understudy_shard_wake (shard) VALUES ('other'), ('s')"); err != nil {
+		t.Fatal(err)
+	}
+	if name := <-woken; name != "s" {
+		t.Errorf("woken for %q", name)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Registry().UpdateRow(t.Context(), shard.RowUpdate{Row: shard.Row{Name: "s"}}); err != nil {
+		t.Fatal(err)
+	}
+	if n := count(t, path, "understudy_shard_wake WHERE shard = 's'"); n != 2 {
+		t.Errorf("%d wakings for the version before, want 2", n)
+	}
 }
 
 // TestShardsAfterReboot: the agents of before are no more, whatever the clocks show.

@@ -2,10 +2,12 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/understudy-ha/understudy/claim"
 	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/shard"
 )
 
 // maxTold is how many changes a watcher is told one by one; of more at once it
@@ -41,41 +43,38 @@ func (s *Store) Watch(ctx context.Context, wake func(lease.Change)) error {
 	return failed("watching", err)
 }
 
+// spaceRow is the space of wakings that are of no lease: the key is a shard. A trigger makes them of the rows of understudy_shard_wake,
+// which the version before follows.
+const spaceRow = "shard:row"
+
+// Watch implements [shard.Registry].
+func (r registry) Watch(ctx context.Context, name string, wake func(string)) error {
+	return r.s.Watch(ctx, func(c lease.Change) {
+		switch {
+		case c == lease.Change{}:
+			wake("")
+		case (c.Lease.Space == shard.Space || c.Lease.Space == spaceRow) && (name == "" || name == c.Lease.Key):
+			wake(c.Lease.Key)
+		}
+	})
+}
+
+// watch reads what is new on a connection of its own whenever the file was written to, and at each tick, until ctx ends.
 func (s *Store) watch(ctx context.Context, wake func(lease.Change)) error {
-	var w watcher
-	return s.follow(ctx, &w, mark{lastWake, &w.woke}, func() { wake(lease.Change{}) },
-		func() error { return w.look(wake) })
-}
-
-// mark is how far a watcher has told, and the statement that says it again.
-type mark struct {
-	sql string
-	at  *int64
-}
-
-// follow gives the watcher a connection, sets its marks, of which own is one that
-// another kind of watcher does not have, and has it look whenever the file was written to, and at each tick, until ctx
-// ends. begun is called when nothing can be missed any more.
-func (s *Store) follow(ctx context.Context, w *watcher, own mark, begun func(), look func() error) error {
 	conn, err := s.wide.Conn(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	w.call = call{statements: newStatements(conn), ctx: ctx}
+	w := watcher{call: call{statements: newStatements(conn), ctx: ctx}}
 	defer w.close()
 	err = retry(ctx, func() error {
-		for _, m := range []mark{{dataVersion, &w.version}, {lastEvent, &w.last}, own} {
-			if err := w.one(m.sql, nil, m.at); err != nil {
-				return err
-			}
-		}
-		return nil
+		return errors.Join(w.one(dataVersion, nil, &w.version), w.one(lastEvent, nil, &w.last), w.one(lastWake, nil, &w.woke))
 	})
 	if err != nil {
 		return err
 	}
-	begun()
+	wake(lease.Change{}) // from here on nothing is missed
 	var written <-chan struct{}
 	if !s.polls {
 		var stop func()
@@ -104,7 +103,7 @@ func (s *Store) follow(ctx context.Context, w *watcher, own mark, begun func(), 
 			settling = true
 		}
 		known := w.version
-		if err := look(); err != nil && !busy(err) {
+		if err := w.look(wake); err != nil && !busy(err) {
 			return err
 		}
 		if !settling {
@@ -170,17 +169,19 @@ func (w *watcher) events() (changes []lease.Change, last int64, err error) {
 	return changes, last, err
 }
 
-// wakes are the members who were woken, and the id of the newest waking.
+// wakes are the members and shards that were woken, and the id of the newest waking.
 func (w *watcher) wakes() (changes []lease.Change, last int64, err error) {
 	last = w.woke
 	err = w.each(newWakes, []any{w.woke, maxTold}, func(scan scanner) error {
-		c := lease.Change{Free: true}
-		space := ""
-		if err := scan(&last, &space, &c.Successor); err != nil {
+		space, woken := "", ""
+		if err := scan(&last, &space, &woken); err != nil {
 			return err
 		}
-		c.Lease = claim.WakeID(space)
-		changes = append(changes, c)
+		if space == spaceRow {
+			changes = append(changes, lease.Change{Lease: lease.ID{Space: space, Key: woken}})
+		} else {
+			changes = append(changes, lease.Change{Lease: claim.WakeID(space), Free: true, Successor: woken})
+		}
 		return nil
 	})
 	if err == nil && len(changes) == maxTold {
