@@ -41,7 +41,7 @@ type Admin interface {
 	// at once. Processes of the version before continue, and can start again. A schema
 	// that needs a newer program is [ErrSchema].
 	Migrate(ctx context.Context) (from, to int, err error)
-	// Close closes all connections. Calls under way fail.
+	// Close closes all connections that the store keeps. Calls under way may fail or end; make none after it.
 	Close() error
 }
 

@@ -3,9 +3,10 @@
 //
 //	sqlite:PATH                   one host; the file makes itself
 //	postgres://USER:PASS@HOST/DB  also postgresql://; options as libpq's, and schema=NAME
-//	redis://HOST:PORT/DB          rediss:// for TLS; also prefix=NAME, scripts=off
+//	redis://HOST:PORT/DB          rediss:// for TLS; also prefix=NAME
 //	redis+sentinel://HOST:26379,HOST2:26379/MASTER/DB
 //	                              rediss+sentinel:// for TLS
+//	sabledb://HOST:PORT           cacert=FILE for TLS; also prefix=NAME
 //
 // A store that was opened answers, and has the schema that this program wants. A
 // URL that names none is lease.ErrInvalid; what is wrong in the rest of it, a store

@@ -294,7 +294,7 @@ func (s *Store) rollback(t *txn) {
 	_, err := t.exec("ROLLBACK")
 	// After some errors, a full disk for one, SQLite has rolled back by itself.
 	if err != nil && !strings.Contains(err.Error(), "no transaction is active") {
-		s.log.Warn("the store's connection could not roll back; connecting anew", "err", err)
+		s.log.Warn("the store's connection could not roll back; connecting again", "err", err)
 		s.writer.discard()
 	}
 }

@@ -27,7 +27,7 @@
 //     apart; on FUSE and on other systems that is left to the user. On a host
 //     without a boot id (systems other than Linux) the wall clock judges, and
 //     steps of it cost what they cost on the other stores.
-//   - Fairness between processes. One transaction writes at a time; who waits for another process tries
+//   - Fairness between processes. One transaction writes at a time; a call that waits for another process tries
 //     again after random pauses of 1 to 15 ms. A commit takes as long as the disk needs to
 //     sync. Timeouts of 5 s and more leave room for that.
 //   - Survival of the file's removal. When the path no longer names the file that
@@ -70,11 +70,11 @@
 //
 // # Queues
 //
-// A batch exists from the commit of the transaction that enqueued it, and the
+// A message exists from the commit of the transaction that enqueued it, and the
 // order of a key is that of these commits: one transaction writes at a time, so
 // that the numbers it gives are in order. [Enqueue] does it from Go, with any
 // SQLite driver; every other client inserts into a view. What has the id of a
-// batch that is there is left out; id and content_type may be left out; a queue that
+// message that is there is left out; id and content_type may be left out; a queue that
 // was not made, and what dispatch.Message does not allow, is refused:
 //
 //	BEGIN;
@@ -98,15 +98,15 @@
 // on the boot-time clock. After a reboot the steps of before hold nobody up, and the
 // sessions of before count as lapsed when the wall clock says so.
 //
-// The keys of a queue are never deleted, because their numbers must not begin
-// anew: a queue with a new key for every batch grows by some hundred bytes for each.
+// The keys of a queue are deleted with it alone, because their numbers must not start
+// again: a queue with a new key for every message grows by some hundred bytes for each.
 // An operator's view of all queues reads the row of every key.
 //
 // # The monitor
 //
-// Moments go by the boot-time clock, and over a reboot by the wall clock: that time
-// was blind. A beat is one update by row id; sources are counted by triggers on what
-// seldom changes. Sources with a label are found by looking at each of their event. The
+// The store time goes by the boot-time clock, and over a reboot by the wall clock: that time
+// was blind. A heartbeat is one update by row id; sources are counted by triggers on what
+// seldom changes. Sources with a label are found by reading each of their check. The
 // views vnf_table_1, vnf_table_2 and hb_common stand in the file, unless it had
 // tables of these names.
 //
@@ -114,8 +114,8 @@
 //
 // A report is one transaction: it writes the record and reads the view. Records age by the
 // boot-time clock; those of another boot count as silent, and its locks and
-// commands as over. Who waits for a command looks every 20 ms; waiting
-// writes nothing.
+// commands as expired. A call that waits for a command reads every 20 ms, and
+// writes nothing meanwhile.
 //
 // # How it fails
 //
@@ -126,9 +126,9 @@
 // context has no deadline get one of 10 s. A call that got the lock is not
 // interrupted: it takes as long as its commit. The end of a session that held
 // thousands of leases, the trimming of the history and the pruning of queues work in
-// portions, between which others get the lock. A turn of a queue holds it for about
-// 40 µs for each batch, and reads 16 MiB of payloads at most: what has no room
-// is left for the next turn.
+// portions, between which others get the lock. An exchange of a queue holds it for about
+// 40 µs for each message, and reads 16 MiB of payloads at most: what has no room
+// is left for the next exchange.
 //
 // Watch looks whether anything was committed when the kernel reports a write to the log (Linux), and every 20 ms,
 // and reads only what is new. Of more than a thousand changes at once it says only that there were some.

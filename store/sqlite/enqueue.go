@@ -27,9 +27,9 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)`
 	rowsWritten = "SELECT total_changes()"
 )
 
-// Enqueue stores batches in the caller's own transaction: they exist when it
+// Enqueue stores messages in the caller's own transaction: they exist when it
 // commits, in the order of commits, and never otherwise. It tells for each
-// whether it is new: false when the queue has a batch of that id.
+// whether it is new: false when the queue has a message of that id.
 //
 // The transaction is one on the store's file, or on a file of the user's to
 // which the store's is attached, opened with any SQLite driver. Enqueue takes the
@@ -40,7 +40,7 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)`
 //
 // A queue that was not made is [dispatch.ErrNoQueue], and what [dispatch.Message]
 // does not allow is [lease.ErrInvalid]; the transaction can continue then, with some of
-// the batches stored.
+// the messages stored.
 func Enqueue(ctx context.Context, tx *sql.Tx, batches ...dispatch.Message) (added []bool, err error) {
 	batches, err = withDefaults(batches)
 	if err != nil {
@@ -51,7 +51,7 @@ func Enqueue(ctx context.Context, tx *sql.Tx, batches ...dispatch.Message) (adde
 		func(n *int64) error { return tx.QueryRowContext(ctx, rowsWritten).Scan(n) })
 }
 
-// withDefaults returns the batches with their defaults, if all are as they must be.
+// withDefaults returns the messages with their defaults, if all are as they must be.
 func withDefaults(batches []dispatch.Message) ([]dispatch.Message, error) {
 	out := make([]dispatch.Message, len(batches))
 	for i, b := range batches {
@@ -97,7 +97,7 @@ func enqueue(batches []dispatch.Message, now int64, insert func(...any) error, w
 // Add implements [dispatch.Admin].
 func (s queueAdmin) Add(ctx context.Context, batches []dispatch.Message) (added []bool, err error) {
 	if len(batches) > claim.MaxKeys {
-		return nil, fmt.Errorf("sqlite: %w: %d batches at once; at most %d are allowed", lease.ErrInvalid, len(batches), claim.MaxKeys)
+		return nil, fmt.Errorf("sqlite: %w: %d messages at once; at most %d are allowed", lease.ErrInvalid, len(batches), claim.MaxKeys)
 	}
 	batches, err = withDefaults(batches)
 	if err != nil {

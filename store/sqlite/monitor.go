@@ -15,7 +15,7 @@ var _ store.Monitors = (*Store)(nil)
 
 // monitors is the [monitor.Store] of a Store.
 //
-// A moment is what was recorded last and what the boot-time clock has counted
+// The store time is what was recorded last and what the boot-time clock has counted
 // since; after a reboot, what the wall clock says has passed. It is recorded by
 // every transaction that writes, so that it never falls.
 type monitors struct{ *Store }
@@ -26,7 +26,7 @@ func (s *Store) Monitor() monitor.Store { return monitor.Validated(monitors{s}) 
 const (
 	sinceRecorded = "moment_us + max(0, iif(boot = ?1, ?2 - boot_us, ?3 - wall_us))"
 
-	recordMoment = `
+	recordTime = `
 UPDATE understudy_monitor SET moment_us = ` + sinceRecorded + `, boot = ?1, boot_us = ?2, wall_us = ?3
 RETURNING moment_us, generation`
 
@@ -36,21 +36,21 @@ RETURNING moment_us, generation`
 	bumpGeneration = "UPDATE understudy_monitor SET generation = generation + 1 RETURNING generation"
 )
 
-// moment is a transaction on the monitor's tables.
-type moment struct {
+// monitorTxn is a transaction on the monitor's tables.
+type monitorTxn struct {
 	*txn
 	at         monitor.StoreTime
 	generation int64
 }
 
 // changed tells all instances to read the settings again.
-func (t *moment) changed() error { return t.one(bumpGeneration, nil, &t.generation) }
+func (t *monitorTxn) changed() error { return t.one(bumpGeneration, nil, &t.generation) }
 
-// write runs fn in a transaction whose moment is recorded.
-func (m monitors) write(ctx context.Context, op string, fn func(*moment) error) error {
+// write runs fn in a transaction whose store time is recorded.
+func (m monitors) write(ctx context.Context, op string, fn func(*monitorTxn) error) error {
 	return m.Store.write(ctx, op, func(t *txn) error {
-		l := &moment{txn: t}
-		if err := l.one(recordMoment, []any{t.boot, t.now, t.wall}, &l.at, &l.generation); err != nil {
+		l := &monitorTxn{txn: t}
+		if err := l.one(recordTime, []any{t.boot, t.now, t.wall}, &l.at, &l.generation); err != nil {
 			return err
 		}
 		return fn(l)
@@ -62,7 +62,7 @@ func invalid(format string, args ...any) error {
 }
 
 // read runs fn on one state of the file.
-func (m monitors) read(ctx context.Context, op string, fn func(*moment) error) error {
+func (m monitors) read(ctx context.Context, op string, fn func(*monitorTxn) error) error {
 	var boot string
 	var bootThen, then, wallThen, generation int64
 	return m.snapshot(ctx, op, readClock, []any{&boot, &bootThen, &then, &wallThen, &generation}, func(t *txn) error {
@@ -70,7 +70,7 @@ func (m monitors) read(ctx context.Context, op string, fn func(*moment) error) e
 		if boot == t.boot {
 			passed = t.now - bootThen
 		}
-		return fn(&moment{t, monitor.StoreTime(then + max(0, passed)), generation})
+		return fn(&monitorTxn{t, monitor.StoreTime(then + max(0, passed)), generation})
 	})
 }
 

@@ -37,7 +37,7 @@ UPDATE understudy_monitor_event SET paused = ?2, rev = rev + 1, base_us = iif(?2
 
 // ApplyAction implements [monitor.Admin].
 func (m monitors) ApplyAction(ctx context.Context, a monitor.Action) error {
-	return m.write(ctx, string(a.Type), func(t *moment) error {
+	return m.write(ctx, string(a.Type), func(t *monitorTxn) error {
 		subject, err := t.act(&a)
 		if err != nil {
 			return err
@@ -47,7 +47,7 @@ func (m monitors) ApplyAction(ctx context.Context, a monitor.Action) error {
 }
 
 // act does it, and says what it was done to.
-func (t *moment) act(a *monitor.Action) (subject string, err error) {
+func (t *monitorTxn) act(a *monitor.Action) (subject string, err error) {
 	switch a.Type {
 	case monitor.ActionAcknowledge:
 		return a.Alarm, t.must(acknowledge, fmt.Errorf("%q: %w", a.Alarm, monitor.ErrNoAlarm), a.Alarm, a.Actor())
@@ -85,7 +85,7 @@ func (t *moment) act(a *monitor.Action) (subject string, err error) {
 }
 
 // must runs a statement that has to change a row.
-func (t *moment) must(text string, otherwise error, args ...any) error {
+func (t *monitorTxn) must(text string, otherwise error, args ...any) error {
 	n, err := t.exec(text, args...)
 	if err == nil && n == 0 {
 		return otherwise
@@ -93,7 +93,7 @@ func (t *moment) must(text string, otherwise error, args ...any) error {
 	return err
 }
 
-func (t *moment) pause(e *checkRow, on bool) error {
+func (t *monitorTxn) pause(e *checkRow, on bool) error {
 	n, err := t.exec(pauseEvent, e.ID, on, t.at)
 	if err == nil && n > 0 {
 		err = t.changed()
@@ -101,7 +101,7 @@ func (t *moment) pause(e *checkRow, on bool) error {
 	return err
 }
 
-func (t *moment) actOn(id int64, a *monitor.Action) (err error) {
+func (t *monitorTxn) actOn(id int64, a *monitor.Action) (err error) {
 	switch a.Type {
 	case monitor.ActionPause:
 		until := monitor.StoreTime(0)
@@ -144,34 +144,34 @@ ON CONFLICT (session) DO UPDATE SET process = excluded.process, host = excluded.
 // RegisterMember implements [monitor.Admin]. When nothing is new it only reads: the session
 // tells that the instance lives.
 func (m monitors) RegisterMember(ctx context.Context, n monitor.Member) error {
-	told, err := json.Marshal(n.Sinks)
+	encoded, err := json.Marshal(n.Sinks)
 	if err != nil {
 		return err
 	}
 	known := false
-	err = m.read(ctx, "looking for a member", func(t *moment) (err error) {
-		known, err = enlisted(t, m.clocks.boot, &n, string(told))
+	err = m.read(ctx, "reading a member", func(t *monitorTxn) (err error) {
+		known, err = enlisted(t, m.clocks.boot, &n, string(encoded))
 		return err
 	})
 	if err != nil || known {
 		return err
 	}
 	for clean := false; err == nil && !clean; {
-		err = m.write(ctx, "enlisting", func(t *moment) (err error) {
+		err = m.write(ctx, "registering a member", func(t *monitorTxn) (err error) {
 			if _, err = t.living(n.Session); err != nil {
 				return err
 			}
 			if clean, err = t.purgeSinkQueues(n.Sinks); err != nil || !clean {
 				return err
 			}
-			return t.enlist(&n, string(told))
+			return t.enlist(&n, string(encoded))
 		})
 	}
 	return err
 }
 
-func (t *moment) enlist(n *monitor.Member, told string) error {
-	_, err := t.exec(putMonitorMember, n.Session, n.Process, n.Host, n.Service, n.Active, n.Partitions, told, t.wall)
+func (t *monitorTxn) enlist(n *monitor.Member, encoded string) error {
+	_, err := t.exec(putMonitorMember, n.Session, n.Process, n.Host, n.Service, n.Active, n.Partitions, encoded, t.wall)
 	if err == nil && n.Active {
 		_, err = t.exec(deactivateOthers, n.Session)
 	}
@@ -183,7 +183,7 @@ func (t *moment) enlist(n *monitor.Member, told string) error {
 
 // purgeSinkQueues deletes some of what an interrupted removal left of queues that are about to be made, as CreateQueue does,
 // and reports whether nothing is left.
-func (t *moment) purgeSinkQueues(sinks []string) (clean bool, err error) {
+func (t *monitorTxn) purgeSinkQueues(sinks []string) (clean bool, err error) {
 	for _, sink := range sinks {
 		if clean, err = t.purge(monitor.SinkQueue(sink)); err != nil || !clean {
 			return false, err
@@ -193,14 +193,14 @@ func (t *moment) purgeSinkQueues(sinks []string) (clean bool, err error) {
 }
 
 // enlisted reports whether the member is known as it is, and its sinks are.
-func enlisted(t *moment, boot string, n *monitor.Member, told string) (bool, error) {
+func enlisted(t *monitorTxn, boot string, n *monitor.Member, encoded string) (bool, error) {
 	was := monitor.Member{}
-	var toldThen string
-	err := t.one(readMember, []any{boot, n.Session}, &was.Process, &was.Host, &was.Service, &was.Active, &was.Partitions, &toldThen)
+	var sinksThen string
+	err := t.one(readMember, []any{boot, n.Session}, &was.Process, &was.Host, &was.Service, &was.Active, &was.Partitions, &sinksThen)
 	if err != nil {
 		return false, notThere(err)
 	}
-	if was.Process != n.Process || was.Host != n.Host || was.Service != n.Service || was.Active != n.Active || was.Partitions != n.Partitions || toldThen != told {
+	if was.Process != n.Process || was.Host != n.Host || was.Service != n.Service || was.Active != n.Active || was.Partitions != n.Partitions || sinksThen != encoded {
 		return false, nil
 	}
 	names, err := sinks(t)
@@ -209,7 +209,7 @@ func enlisted(t *moment, boot string, n *monitor.Member, told string) (bool, err
 }
 
 // register makes sinks known, and their queues.
-func (t *moment) register(names []string) error {
+func (t *monitorTxn) register(names []string) error {
 	added := false
 	for _, name := range names {
 		n, err := t.exec(addSink, name)

@@ -11,8 +11,8 @@ const sourceColumns = factColumns + `,
   s.declared, s.note, b.beats, b.recent, b.every_us, b.sent_us, b.seq, b.code
 FROM understudy_monitor_event e CROSS JOIN understudy_monitor_source s `
 
-// selectSources goes through the events by name, and through an index of the
-// sources of each. Only labels are looked for one by one.
+// selectSources goes through the checks by name, and through an index of the
+// sources of each. Only labels are compared one by one.
 func selectSources(q monitor.SourceQuery) (text string, args []any) {
 	index := "INDEXED BY understudy_monitor_source_state"
 	switch {
@@ -54,7 +54,7 @@ func selectSources(q monitor.SourceQuery) (text string, args []any) {
 func (m monitors) Sources(ctx context.Context, q monitor.SourceQuery) ([]monitor.SourceRecord, error) {
 	text, args := selectSources(q)
 	var out []monitor.SourceRecord
-	err := m.read(ctx, "listing sources", func(t *moment) error {
+	err := m.read(ctx, "listing sources", func(t *monitorTxn) error {
 		out = nil
 		known, err := paths(t)
 		if err != nil {
@@ -62,7 +62,7 @@ func (m monitors) Sources(ctx context.Context, q monitor.SourceQuery) ([]monitor
 		}
 		last := lastSeenPath(known)
 		found, err := list(t.call, text, args, scanSource)
-		events := checksOf(t)
+		checks := checksOf(t)
 		for _, s := range found {
 			if err == nil {
 				err = s.complete(t, known, last)
@@ -70,7 +70,7 @@ func (m monitors) Sources(ctx context.Context, q monitor.SourceQuery) ([]monitor
 			if err != nil {
 				return err
 			}
-			e, err := events.byNumber(s.Candidate.CheckID)
+			e, err := checks.byNumber(s.Candidate.CheckID)
 			if err != nil || e == nil {
 				return err
 			}
@@ -96,7 +96,7 @@ func scanSource(scan scanner) (*sourceRow, error) {
 	return s, s.factRow.scan(scan, &s.declared, &s.note, &s.beats, &s.recent, &s.every, &s.sent, &s.no, &s.code)
 }
 
-func (s *sourceRow) record(t *moment, e *checkRow, known map[int64]*pathRow) monitor.SourceRecord {
+func (s *sourceRow) record(t *monitorTxn, e *checkRow, known map[int64]*pathRow) monitor.SourceRecord {
 	out := s.Record(e.Check)
 	out.Declared, out.Beats, out.Sent, out.Seq, out.Code, out.Note = s.declared, s.beats, timeOf(s.sent), s.no, s.code, s.note
 	if s.LastBeat != 0 {
@@ -125,7 +125,7 @@ WHERE ` + aliveSQL + " ORDER BY x.name, x.instance"
 // a source.
 func (m monitors) Overview(ctx context.Context) (monitor.Overview, error) {
 	var out monitor.Overview
-	err := m.read(ctx, "looking at the monitor", func(t *moment) error {
+	err := m.read(ctx, "reading the overview of the monitor", func(t *monitorTxn) error {
 		out = monitor.Overview{Now: t.wallTime()}
 		var err error
 		out.Checks, err = list(t.call, countSources, nil, func(scan scanner) (c monitor.CheckCount, err error) {
@@ -164,10 +164,10 @@ func (m monitors) Overview(ctx context.Context) (monitor.Overview, error) {
 const pathsByName = listPaths + " ORDER BY name"
 
 func scanMember(scan scanner) (m monitor.Member, err error) {
-	var told []byte
-	err = scan(&m.Session, &m.Instance.ID, &m.Instance.Name, &m.Instance.Address, &m.Process, &m.Host, &m.Service, &m.Active, &m.Partitions, &told)
+	var sinks []byte
+	err = scan(&m.Session, &m.Instance.ID, &m.Instance.Name, &m.Instance.Address, &m.Process, &m.Host, &m.Service, &m.Active, &m.Partitions, &sinks)
 	if err == nil {
-		err = json.Unmarshal(told, &m.Sinks)
+		err = json.Unmarshal(sinks, &m.Sinks)
 	}
 	return m, err
 }

@@ -18,25 +18,25 @@ WHERE s.id = ?1 AND s.rev = ?2
   AND (SELECT b.beats + b.starts FROM understudy_monitor_beat b WHERE b.id = ?1) = ?3
   AND (SELECT e.rev FROM understudy_monitor_event e WHERE e.id = s.event) = ?4`
 
-	readTurning = `
+	readChanged = `
 SELECT s.name, s.labels, s.rev, s.state, s.alarm, b.beats + b.starts, e.name, e.rev
 FROM understudy_monitor_source s JOIN understudy_monitor_beat b ON b.id = s.id JOIN understudy_monitor_event e ON e.id = s.event
 WHERE s.id = ?1`
 
-	turnDown = `
+	setDown = `
 UPDATE understudy_monitor_source SET rev = rev + 1, state = 'down', alarm = ?2, reason = ?3, onset_us = ?4, well_us = 0, due_us = ?5 WHERE id = ?1`
 
-	turnWell = `
+	setWell = `
 UPDATE understudy_monitor_source
 SET rev = rev + 1, state = iif(state = 'paused', state, 'up'), alarm = '', reason = '', onset_us = 0, well_us = 0, due_us = ?2
 WHERE id = ?1`
 
-	turnBack = `
+	setExpected = `
 UPDATE understudy_monitor_source
 SET rev = rev + 1, state = iif(alarm <> '', 'down', 'up'), well_us = 0, base_us = ?2, until_us = 0, ended_us = 0, asked = 0, note = '', due_us = ?3
 WHERE id = ?1`
 
-	turnAway = `
+	setRetired = `
 UPDATE understudy_monitor_source
 SET rev = rev + 1, state = 'retired', alarm = '', reason = '', onset_us = 0, well_us = 0, until_us = 0, asked = 0, ended_us = ?2, due_us = ?3
 WHERE id = ?1`
@@ -59,7 +59,7 @@ RETURNING lead, started_us`
 // ApplyChanges implements [monitor.Detection].
 func (m monitors) ApplyChanges(ctx context.Context, changes []monitor.SourceChange) ([]bool, error) {
 	made := make([]bool, len(changes))
-	err := m.write(ctx, "turning sources", func(t *moment) error {
+	err := m.write(ctx, "applying changes of sources", func(t *monitorTxn) error {
 		n, err := t.notifier()
 		if err != nil {
 			return err
@@ -79,23 +79,23 @@ func (m monitors) ApplyChanges(ctx context.Context, changes []monitor.SourceChan
 
 // notifier is a ledger that knows the registered sinks.
 type notifier struct {
-	*moment
+	*monitorTxn
 	sinks []string
 }
 
-func (t *moment) notifier() (*notifier, error) {
+func (t *monitorTxn) notifier() (*notifier, error) {
 	names, err := sinks(t)
-	return &notifier{moment: t, sinks: names}, err
+	return &notifier{monitorTxn: t, sinks: names}, err
 }
 
 // enqueue stores notifications, except those for sinks that are not registered.
-func (n *notifier) enqueue(notices []monitor.Notification) error {
-	for _, notice := range notices {
+func (n *notifier) enqueue(notifications []monitor.Notification) error {
+	for _, one := range notifications {
 		for _, sink := range n.sinks {
-			if notice.Sink != "" && notice.Sink != sink {
+			if one.Sink != "" && one.Sink != sink {
 				continue
 			}
-			b := notice.Message(sink)
+			b := one.Message(sink)
 			if _, err := n.exec(enqueueOne, b.Queue, b.Key, b.ID, append([]byte{}, b.Payload...), b.ContentType, n.wall, "", nil); err != nil {
 				return err
 			}
@@ -104,8 +104,8 @@ func (n *notifier) enqueue(notices []monitor.Notification) error {
 	return nil
 }
 
-// turning is a source as a change finds it.
-type turning struct {
+// changedSource is a source as a change finds it.
+type changedSource struct {
 	name, labels, event string
 	rev, stamp          int64
 	eventRev            int64
@@ -118,8 +118,8 @@ func (n *notifier) apply(c *monitor.SourceChange) (made bool, err error) {
 		moved, err := n.exec(moveDue, c.ID, c.Rev, c.BeatRev, c.CheckRev, dueIn(c.Due), int64(c.WellSince))
 		return moved > 0, err
 	}
-	var s turning
-	err = n.one(readTurning, []any{c.ID}, &s.name, &s.labels, &s.rev, &s.state, &s.alarm, &s.stamp, &s.event, &s.eventRev)
+	var s changedSource
+	err = n.one(readChanged, []any{c.ID}, &s.name, &s.labels, &s.rev, &s.state, &s.alarm, &s.stamp, &s.event, &s.eventRev)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return false, nil
@@ -130,30 +130,30 @@ func (n *notifier) apply(c *monitor.SourceChange) (made bool, err error) {
 	case c.Transition == monitor.Onset && s.alarm != "", c.Transition == monitor.Abated && s.alarm == "":
 		return false, nil
 	}
-	if err := n.turn(c, &s); err != nil {
+	if err := n.transition(c, &s); err != nil {
 		return false, err
 	}
 	return true, n.enqueue(c.Notifications)
 }
 
-func (n *notifier) turn(c *monitor.SourceChange, s *turning) (err error) {
+func (n *notifier) transition(c *monitor.SourceChange, s *changedSource) (err error) {
 	watched := false
 	switch c.Transition {
 	case monitor.Onset:
 		watched = true
-		if _, err = n.exec(turnDown, c.ID, c.Alarm, c.Reason, n.at, dueIn(c.Due)); err == nil {
+		if _, err = n.exec(setDown, c.ID, c.Alarm, c.Reason, n.at, dueIn(c.Due)); err == nil {
 			err = n.begin(c, s)
 		}
 	case monitor.Abated:
-		if _, err = n.exec(turnWell, c.ID, dueIn(c.Due)); err == nil {
+		if _, err = n.exec(setWell, c.ID, dueIn(c.Due)); err == nil {
 			err = n.end(c, s)
 		}
 	case monitor.Resume, monitor.Return:
 		watched = s.alarm != ""
-		_, err = n.exec(turnBack, c.ID, int64(c.ExpectedFrom), dueIn(c.Due))
+		_, err = n.exec(setExpected, c.ID, int64(c.ExpectedFrom), dueIn(c.Due))
 	case monitor.Retire:
 		watched = true
-		if _, err = n.exec(turnAway, c.ID, n.at, dueIn(c.Due)); err == nil {
+		if _, err = n.exec(setRetired, c.ID, n.at, dueIn(c.Due)); err == nil {
 			err = n.end(c, s)
 		}
 	case monitor.Forget:
@@ -168,7 +168,7 @@ func (n *notifier) turn(c *monitor.SourceChange, s *turning) (err error) {
 	return err
 }
 
-func (n *notifier) begin(c *monitor.SourceChange, s *turning) error {
+func (n *notifier) begin(c *monitor.SourceChange, s *changedSource) error {
 	_, err := n.exec(beginAlarm, c.Alarm, s.event, s.name, s.labels, c.Reason, n.at, unixMicro(c.At), n.wall, c.Group)
 	if err != nil {
 		return err
@@ -182,7 +182,7 @@ func (n *notifier) begin(c *monitor.SourceChange, s *turning) error {
 const historyPart = "monitor"
 
 // end ends the alarm of a source, if one stands.
-func (n *notifier) end(c *monitor.SourceChange, s *turning) error {
+func (n *notifier) end(c *monitor.SourceChange, s *changedSource) error {
 	if s.alarm == "" {
 		return nil
 	}

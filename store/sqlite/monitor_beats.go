@@ -36,13 +36,13 @@ WHERE id = ?1`
 // RecordHeartbeats implements [monitor.HeartbeatStore].
 func (m monitors) RecordHeartbeats(ctx context.Context, d monitor.HeartbeatBatch) (monitor.BatchResult, error) {
 	var out monitor.BatchResult
-	err := m.write(ctx, "storing beats", func(t *moment) error {
+	err := m.write(ctx, "recording heartbeats", func(t *monitorTxn) error {
 		out = monitor.BatchResult{Generation: t.generation}
 		paths, err := t.recordProbes(d.Probes)
 		if err != nil {
 			return err
 		}
-		batch := intake{moment: t, paths: paths, out: &out}
+		batch := intake{monitorTxn: t, paths: paths, out: &out}
 		for i := range d.Beats {
 			if err := batch.record(&d.Beats[i]); err != nil {
 				return err
@@ -58,7 +58,7 @@ func (m monitors) RecordHeartbeats(ctx context.Context, d monitor.HeartbeatBatch
 
 // intake is one RecordHeartbeats under way.
 type intake struct {
-	*moment
+	*monitorTxn
 	paths []*pathRow // of the batch's probes
 	out   *monitor.BatchResult
 }

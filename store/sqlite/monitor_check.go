@@ -37,19 +37,19 @@ func scanCheck(scan scanner, more ...any) (*checkRow, error) {
 }
 
 // readCheck reads one check; nil if there is none.
-func readCheck(t *moment, text string, arg any) (*checkRow, error) {
+func readCheck(t *monitorTxn, text string, arg any) (*checkRow, error) {
 	e, err := scanCheck(func(dest ...any) error { return t.one(text, []any{arg}, dest...) })
 	return e, notThere(err)
 }
 
 // checkCache reads each check once.
 type checkCache struct {
-	from   *moment
+	from   *monitorTxn
 	byName map[string]*checkRow
 	byID   map[int64]*checkRow
 }
 
-func checksOf(t *moment) *checkCache {
+func checksOf(t *monitorTxn) *checkCache {
 	return &checkCache{from: t, byName: map[string]*checkRow{}, byID: map[int64]*checkRow{}}
 }
 

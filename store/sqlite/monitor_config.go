@@ -12,7 +12,7 @@ const (
 	addCheck = `
 INSERT INTO understudy_monitor_event (name, config, paused, flaps, window_us, every_us, base_us) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)`
 
-	// setCheck has all sources of the event looked at again.
+	// setCheck has all sources of the check evaluated again.
 	setCheck = `
 UPDATE understudy_monitor_event
 SET config = ?2, paused = ?3, flaps = ?4, window_us = ?5, every_us = ?6, base_us = ?7, removed = 0, rev = rev + 1, spread = ''
@@ -35,14 +35,14 @@ func (m monitors) Configure(ctx context.Context, c monitor.Configuration) (monit
 	if err != nil {
 		return monitor.ConfigurationChanges{}, err
 	}
-	err = m.write(ctx, "configuring the monitor", func(t *moment) error {
+	err = m.write(ctx, "configuring the monitor", func(t *monitorTxn) error {
 		out = monitor.ConfigurationChanges{}
 		if err := t.configure(c, &out); err != nil {
 			return err
 		}
-		events := checksOf(t)
+		checks := checksOf(t)
 		for i := range declared {
-			added, err := t.declare(events, &declared[i])
+			added, err := t.declare(checks, &declared[i])
 			if err != nil {
 				return err
 			}
@@ -71,11 +71,11 @@ func (m monitors) undeclared(ctx context.Context, all []monitor.Declaration) (ou
 	if len(all) == 0 {
 		return nil, nil
 	}
-	err = m.read(ctx, "reading what is declared", func(t *moment) error {
+	err = m.read(ctx, "reading what is declared", func(t *monitorTxn) error {
 		out = nil
-		events := checksOf(t)
+		checks := checksOf(t)
 		for _, d := range all {
-			e, err := events.named(d.Check)
+			e, err := checks.named(d.Check)
 			if err != nil {
 				return err
 			}
@@ -99,7 +99,7 @@ func (m monitors) undeclared(ctx context.Context, all []monitor.Declaration) (ou
 }
 
 // configure applies checks.
-func (t *moment) configure(c monitor.Configuration, out *monitor.ConfigurationChanges) error {
+func (t *monitorTxn) configure(c monitor.Configuration, out *monitor.ConfigurationChanges) error {
 	all, err := list(t.call, allChecks, nil, func(scan scanner) (*checkRow, error) { return scanCheck(scan) })
 	if err != nil {
 		return err
@@ -130,7 +130,7 @@ func (t *moment) configure(c monitor.Configuration, out *monitor.ConfigurationCh
 }
 
 // put adds or changes a check. What an operator paused stays paused until the configured pause changes.
-func (t *moment) put(old *checkRow, e monitor.Check, out *monitor.ConfigurationChanges) error {
+func (t *monitorTxn) put(old *checkRow, e monitor.Check, out *monitor.ConfigurationChanges) error {
 	config, err := e.MarshalStored()
 	if err != nil {
 		return err
@@ -165,8 +165,8 @@ func (t *moment) put(old *checkRow, e monitor.Check, out *monitor.ConfigurationC
 }
 
 // declare makes a source known, or gives it its labels, and reports whether it is new.
-func (t *moment) declare(events *checkCache, d *monitor.Declaration) (added bool, err error) {
-	e, err := events.named(d.Check)
+func (t *monitorTxn) declare(checks *checkCache, d *monitor.Declaration) (added bool, err error) {
+	e, err := checks.named(d.Check)
 	if err != nil {
 		return false, err
 	}
@@ -190,7 +190,7 @@ func (m monitors) RejectConfiguration(ctx context.Context, origin, reason string
 	if origin != "" {
 		text = origin + ": " + reason
 	}
-	return m.write(ctx, "recording a refused configuration", func(t *moment) error {
+	return m.write(ctx, "recording a refused configuration", func(t *monitorTxn) error {
 		_, err := t.exec(recordRefused, text)
 		return err
 	})
@@ -199,10 +199,10 @@ func (m monitors) RejectConfiguration(ctx context.Context, origin, reason string
 // Declare implements [monitor.Admin].
 func (m monitors) Declare(ctx context.Context, sources []monitor.Declaration) ([]bool, error) {
 	added := make([]bool, len(sources))
-	err := m.write(ctx, "declaring sources", func(t *moment) (err error) {
-		events := checksOf(t)
+	err := m.write(ctx, "declaring sources", func(t *monitorTxn) (err error) {
+		checks := checksOf(t)
 		for i := range sources {
-			if added[i], err = t.declare(events, &sources[i]); err != nil {
+			if added[i], err = t.declare(checks, &sources[i]); err != nil {
 				return err
 			}
 		}

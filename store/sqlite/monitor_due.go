@@ -33,7 +33,7 @@ LEFT JOIN understudy_monitor_alarm a ON s.alarm <> '' AND a.id = s.alarm`
 FROM json_each(?1) j CROSS JOIN understudy_monitor_source s ON s.id = j.value
 CROSS JOIN understudy_monitor_event e ON e.id = s.event` + factJoins
 
-	// onsetsSince looks at no more than a source can have before it counts as one
+	// onsetsSince reads no more than a source can have before it counts as one
 	// that flaps, and some.
 	onsetsSince = `
 SELECT count(*) FROM (
@@ -45,7 +45,7 @@ WHERE onset_us >= ?4`
 // Settings implements [monitor.Detection].
 func (m monitors) Settings(ctx context.Context) (monitor.Settings, error) {
 	var out monitor.Settings
-	err := m.read(ctx, "reading the monitor's settings", func(t *moment) error {
+	err := m.read(ctx, "reading the monitor's settings", func(t *monitorTxn) error {
 		out = monitor.Settings{Generation: t.generation}
 		if err := t.one(readSecret, nil, &out.Secret); err != nil {
 			return err
@@ -65,12 +65,12 @@ func (m monitors) Settings(ctx context.Context) (monitor.Settings, error) {
 	return out, err
 }
 
-func sinks(t *moment) ([]string, error) { return list(t.call, listSinks, nil, list1[string]) }
+func sinks(t *monitorTxn) ([]string, error) { return list(t.call, listSinks, nil, list1[string]) }
 
 // DueSources implements [monitor.Detection].
 func (m monitors) DueSources(ctx context.Context, partitions []int, limit int) (monitor.Scan, error) {
 	var out monitor.Scan
-	err := m.read(ctx, "looking for what is due", func(t *moment) error {
+	err := m.read(ctx, "reading what is due", func(t *monitorTxn) error {
 		ids, next, err := due(t, partitions, limit)
 		if err != nil {
 			return err
@@ -84,7 +84,7 @@ func (m monitors) DueSources(ctx context.Context, partitions []int, limit int) (
 }
 
 // scan is one that has found nothing.
-func (t *moment) scan() monitor.Scan {
+func (t *monitorTxn) scan() monitor.Scan {
 	return monitor.Scan{Now: t.at, Wall: t.wallTime(), Generation: t.generation, Next: monitor.Never}
 }
 
@@ -95,7 +95,7 @@ type dueSource struct {
 
 // due merges the partitions by time: a little of each, and more of those that run
 // out before there are enough.
-func due(t *moment, partitions []int, limit int) (ids []int64, next monitor.StoreTime, err error) {
+func due(t *monitorTxn, partitions []int, limit int) (ids []int64, next monitor.StoreTime, err error) {
 	next = monitor.Never
 	var found []dueSource
 	read := func(partition, most int) (last dueSource, full bool, err error) {
@@ -181,7 +181,7 @@ func (f *factRow) scan(scan scanner, more ...any) (err error) {
 }
 
 // complete adds the time, the path, and how often the source was down.
-func (f *factRow) complete(t *moment, known map[int64]*pathRow, last *pathRow) error {
+func (f *factRow) complete(t *monitorTxn, known map[int64]*pathRow, last *pathRow) error {
 	f.Now, f.Wall = t.at, t.wallTime()
 	switch p := known[f.path]; {
 	case p != nil:
@@ -196,7 +196,7 @@ func (f *factRow) complete(t *moment, known map[int64]*pathRow, last *pathRow) e
 }
 
 // candidates reads sources with all that the rule needs, in the order of ids.
-func candidates(t *moment, ids []int64) ([]monitor.Candidate, error) {
+func candidates(t *monitorTxn, ids []int64) ([]monitor.Candidate, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
@@ -245,7 +245,7 @@ WHERE e.name = ?1 AND s.name = ?2 AND e.removed = 0`
 // Parents implements [monitor.Detection].
 func (m monitors) Parents(ctx context.Context, of []monitor.SourceRef) ([]monitor.Parent, error) {
 	out := make([]monitor.Parent, len(of))
-	err := m.read(ctx, "reading what sources depend on", func(t *moment) error {
+	err := m.read(ctx, "reading what sources depend on", func(t *monitorTxn) error {
 		for i, ref := range of {
 			p, labels := &out[i], ""
 			if err := notThere(t.one(readParent, []any{ref.Check, ref.Source}, &p.State, &p.Alarm, &p.LastBeat, &p.ExpectedFrom, &labels)); err != nil {

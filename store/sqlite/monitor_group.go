@@ -45,7 +45,7 @@ VALUES (?1, ?2, '', ?3, ?4, ?5, ?6, ?7, ?8, ?8)`
 // HeldGroups implements [monitor.Detection].
 func (m monitors) HeldGroups(ctx context.Context) ([]monitor.AlarmGroup, error) {
 	var out []monitor.AlarmGroup
-	err := m.read(ctx, "looking at held alarms", func(t *moment) error {
+	err := m.read(ctx, "reading held alarms", func(t *monitorTxn) error {
 		var err error
 		out, err = list(t.call, listGroups, nil, func(scan scanner) (g monitor.AlarmGroup, err error) {
 			var started int64
@@ -70,7 +70,7 @@ func (m monitors) HeldGroups(ctx context.Context) ([]monitor.AlarmGroup, error) 
 // ReportGroup implements [monitor.Detection].
 func (m monitors) ReportGroup(ctx context.Context, r monitor.GroupReport) (bool, error) {
 	made := false
-	err := m.write(ctx, "reporting held alarms", func(t *moment) error {
+	err := m.write(ctx, "reporting held alarms", func(t *monitorTxn) error {
 		made = false
 		n, err := t.notifier()
 		if err != nil {
@@ -175,7 +175,7 @@ WHERE id = ?1 AND reminders = ?2 - 1 AND ended_us IS NULL AND acknowledged = ''`
 
 // Remind implements [monitor.Detection].
 func (m monitors) Remind(ctx context.Context, r monitor.Reminder) (made bool, err error) {
-	err = m.write(ctx, "reminding of an alarm", func(t *moment) error {
+	err = m.write(ctx, "reminding of an alarm", func(t *monitorTxn) error {
 		n, err := t.notifier()
 		if err != nil {
 			return err

@@ -25,11 +25,11 @@ func (m monitors) ResolveSources(ctx context.Context, refs []monitor.SourceRef) 
 	const op = "resolving sources"
 	out := make([]monitor.ResolvedSource, len(refs))
 	var unknown []int // places of those that can be learned
-	err := m.read(ctx, op, func(t *moment) error {
+	err := m.read(ctx, op, func(t *monitorTxn) error {
 		unknown = unknown[:0]
-		events := checksOf(t)
+		checks := checksOf(t)
 		for i, ref := range refs {
-			learn, err := resolve(t, events, ref, &out[i])
+			learn, err := resolve(t, checks, ref, &out[i])
 			if err != nil {
 				return err
 			}
@@ -45,15 +45,15 @@ func (m monitors) ResolveSources(ctx context.Context, refs []monitor.SourceRef) 
 	if len(unknown) == 0 {
 		return out, nil
 	}
-	err = m.write(ctx, op, func(t *moment) error {
-		events := checksOf(t)
+	err = m.write(ctx, op, func(t *monitorTxn) error {
+		checks := checksOf(t)
 		for _, i := range unknown {
-			learn, err := resolve(t, events, refs[i], &out[i])
+			learn, err := resolve(t, checks, refs[i], &out[i])
 			if err == nil && learn {
-				out[i].Full, err = t.isFull(events.byName[refs[i].Check])
+				out[i].Full, err = t.isFull(checks.byName[refs[i].Check])
 			}
 			if err == nil && learn && !out[i].Full {
-				out[i].ID, _, err = t.add(events.byName[refs[i].Check], refs[i].Source, "", false)
+				out[i].ID, _, err = t.add(checks.byName[refs[i].Check], refs[i].Source, "", false)
 			}
 			if err != nil {
 				return err
@@ -69,12 +69,12 @@ func (m monitors) ResolveSources(ctx context.Context, refs []monitor.SourceRef) 
 
 // resolve finds a source, and reports whether it can be learned if it is not there.
 // What cannot be a name is never one.
-func resolve(t *moment, events *checkCache, ref monitor.SourceRef, out *monitor.ResolvedSource) (learn bool, err error) {
+func resolve(t *monitorTxn, checks *checkCache, ref monitor.SourceRef, out *monitor.ResolvedSource) (learn bool, err error) {
 	*out = monitor.ResolvedSource{}
 	if lease.ValidateText("", ref.Check, 1, monitor.MaxName) != nil || lease.ValidateText("", ref.Source, 1, monitor.MaxName) != nil {
 		return false, nil
 	}
-	e, err := events.named(ref.Check)
+	e, err := checks.named(ref.Check)
 	if err != nil || e == nil {
 		return false, err
 	}
@@ -96,7 +96,7 @@ ON CONFLICT (id) DO UPDATE SET at_us = excluded.at_us, kind = excluded.kind, cod
 
 // KeepReport implements [monitor.HeartbeatStore].
 func (m monitors) KeepReport(ctx context.Context, of monitor.SourceRef, r monitor.Report) error {
-	return m.write(ctx, "keeping a report", func(l *moment) error {
+	return m.write(ctx, "keeping a report", func(l *monitorTxn) error {
 		id, err := sourceID(l, of)
 		if err == nil {
 			_, err = l.exec(keepReport, id, l.wall, r.Kind, r.Code, r.Run, append([]byte{}, r.Body...))
@@ -107,7 +107,7 @@ func (m monitors) KeepReport(ctx context.Context, of monitor.SourceRef, r monito
 
 // Report implements [monitor.HeartbeatStore].
 func (m monitors) Report(ctx context.Context, of monitor.SourceRef) (out monitor.Report, err error) {
-	err = m.read(ctx, "reading a report", func(v *moment) error {
+	err = m.read(ctx, "reading a report", func(v *monitorTxn) error {
 		id, err := sourceID(v, of)
 		if err != nil {
 			return err
@@ -121,7 +121,7 @@ func (m monitors) Report(ctx context.Context, of monitor.SourceRef) (out monitor
 }
 
 // sourceID is the number of a source of a configured check.
-func sourceID(r *moment, of monitor.SourceRef) (id int64, err error) {
+func sourceID(r *monitorTxn, of monitor.SourceRef) (id int64, err error) {
 	e, err := checksOf(r).named(of.Check)
 	if err != nil {
 		return 0, err
@@ -136,14 +136,14 @@ func sourceID(r *moment, of monitor.SourceRef) (id int64, err error) {
 }
 
 // isFull reports whether a check may learn no more sources.
-func (t *moment) isFull(e *checkRow) (bool, error) {
+func (t *monitorTxn) isFull(e *checkRow) (bool, error) {
 	var n int64
 	err := t.one(sourceCount, []any{e.ID}, &n)
 	return !e.CanLearn(n), err
 }
 
 // add makes a source that is expected from now on, unless it is there.
-func (t *moment) add(e *checkRow, name, labels string, declared bool) (id int64, added bool, err error) {
+func (t *monitorTxn) add(e *checkRow, name, labels string, declared bool) (id int64, added bool, err error) {
 	// Judged too soon does no harm: the rule then says when.
 	n, err := t.exec(addSource, e.ID, name, labels, declared, t.at, t.at.Add(e.FixedLimit()))
 	if err != nil {

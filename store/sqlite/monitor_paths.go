@@ -22,7 +22,7 @@ type pathRow struct {
 }
 
 // paths are all there are, by number.
-func paths(t *moment) (map[int64]*pathRow, error) {
+func paths(t *monitorTxn) (map[int64]*pathRow, error) {
 	out := map[int64]*pathRow{}
 	err := t.each(listPaths, nil, func(scan scanner) error {
 		p, err := scanPath(scan)
@@ -51,7 +51,7 @@ func lastSeenPath(paths map[int64]*pathRow) (last *pathRow) {
 }
 
 // recordProbes records probes and returns their paths.
-func (t *moment) recordProbes(probes []monitor.Probe) ([]*pathRow, error) {
+func (t *monitorTxn) recordProbes(probes []monitor.Probe) ([]*pathRow, error) {
 	if len(probes) == 0 {
 		return nil, nil
 	}
@@ -90,7 +90,7 @@ func (t *moment) recordProbes(probes []monitor.Probe) ([]*pathRow, error) {
 }
 
 // noteSkippedTime marks every path if none can have worked since the last probe of any.
-func (t *moment) noteSkippedTime(known map[int64]*pathRow, probes []monitor.Probe) error {
+func (t *monitorTxn) noteSkippedTime(known map[int64]*pathRow, probes []monitor.Probe) error {
 	last := lastSeenPath(known)
 	if last == nil || !monitor.SkippedTime(last.LastSeen, t.at, probes) {
 		return nil

@@ -18,7 +18,7 @@ func TestNoMonitorPlanGrowsWithTheSources(t *testing.T) {
 	texts := map[string]string{
 		"beat": recordBeat, "read beat": readBeat, "exact beat": recordExact, "start": recordStart, "first beat": recordFirst, "due": makeDue,
 		"find source": findSource, "add source": addSource, "partition": partitionDue, "facts": factsOf, "onsets": onsetsSince,
-		"move": moveDue, "turning": readTurning, "down": turnDown, "well": turnWell, "back": turnBack, "away": turnAway,
+		"move": moveDue, "changed": readChanged, "down": setDown, "well": setWell, "expected": setExpected, "retired": setRetired,
 		"forget": forgetSource, "watch": watchSource, "end alarm": endAlarm, "leave": leaveLead,
 		"spreading": spreading, "spread": spreadNext, "slot": spreadSlot, "ended": oldestEnded, "removed": removedSources,
 		"sweep": anythingToSweep, "empty": dropEmpty, "members held": heldMembers, "held": readHeld, "lead": standingLead, "join": joinLead,

@@ -54,7 +54,7 @@ func (m monitors) Sweep(ctx context.Context, keep time.Duration, limit int) (mon
 	var out monitor.Scan
 	var work, more bool
 	read := func() error {
-		return m.read(ctx, "sweeping", func(t *moment) (err error) {
+		return m.read(ctx, "sweeping", func(t *monitorTxn) (err error) {
 			out = t.scan()
 			var ids []int64
 			if ids, err = list(t.call, removedSources, []any{limit + 1}, list1[int64]); err != nil {
@@ -77,7 +77,7 @@ func (m monitors) Sweep(ctx context.Context, keep time.Duration, limit int) (mon
 		return monitor.Scan{}, err
 	}
 	if work && limit > 0 {
-		err := m.write(ctx, "sweeping", func(t *moment) error {
+		err := m.write(ctx, "sweeping", func(t *monitorTxn) error {
 			if err := t.spread(limit); err != nil {
 				return err
 			}
@@ -110,14 +110,14 @@ func (m monitors) Sweep(ctx context.Context, keep time.Duration, limit int) (mon
 }
 
 // swept reports whether there is something to sweep.
-func swept(t *moment, keep time.Duration) (bool, error) {
+func swept(t *monitorTxn, keep time.Duration) (bool, error) {
 	var n int
 	err := t.one(anythingToSweep, []any{t.wall - keep.Microseconds()}, &n)
 	return n > 0, err
 }
 
 // spread makes sources due whose event changed, up to limit of them.
-func (t *moment) spread(limit int) error {
+func (t *monitorTxn) spread(limit int) error {
 	for limit > 0 {
 		var event, every int64
 		var after string
@@ -149,7 +149,7 @@ func (t *moment) spread(limit int) error {
 	return nil
 }
 
-func (t *moment) spreadSome(event int64, after string, limit int) (ids []int64, last string, err error) {
+func (t *monitorTxn) spreadSome(event int64, after string, limit int) (ids []int64, last string, err error) {
 	err = t.each(spreadNext, []any{event, after, limit}, func(scan scanner) error {
 		var id int64
 		err := scan(&id, &last)

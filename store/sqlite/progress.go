@@ -9,7 +9,7 @@ import (
 	"github.com/understudy-ha/understudy/history"
 )
 
-// progress is what changes of a batch.
+// progress is what changes of a message.
 type progress struct {
 	queue, key   string
 	seq          int64
@@ -38,7 +38,7 @@ func (t *txn) save(p *progress) error {
 	return err
 }
 
-// steps is the batch's own history.
+// steps is the message's own history.
 func (p *progress) steps() []dispatch.TrailEntry {
 	var out []dispatch.TrailEntry
 	if p.trail != "" {
@@ -64,12 +64,12 @@ func (p *progress) keep(steps []dispatch.TrailEntry) error {
 	return err
 }
 
-// reached is the state that the batch has reached.
+// reached is the state that the message has reached.
 func (p *progress) reached(wall int64) dispatch.TrailEntry {
 	return dispatch.TrailEntry{At: time.UnixMicro(wall), State: p.state, Term: p.term, Attempt: p.attempts, Code: p.code, Detail: p.detail}
 }
 
-// recordProgress records a result in the batch's row; false when it is over already.
+// recordProgress records a result in the message's row; false when it is over already.
 func (n *exchange) recordProgress(k *exchangeKey, r dispatch.Result) (bool, error) {
 	detail := dispatch.CutDetail(r.Detail)
 	if r.State == dispatch.Committed && r.After == dispatch.Next && r.Attempt == 1 && k.step != 0 && k.interrupted == 0 {
@@ -101,10 +101,10 @@ func (n *exchange) recordProgress(k *exchangeKey, r dispatch.Result) (bool, erro
 // sends tells that the step of a key whose head is in this state sends it.
 func sends(s dispatch.State) bool { return s == dispatch.Queued || s == dispatch.Delayed }
 
-// interruption is the detail of a batch whose sender died.
+// interruption is the detail of a message whose sender died.
 const interruption = "its instance was interrupted"
 
-// lost records that nobody knows what became of a batch that was being sent.
+// lost records that nobody knows what became of a message that was being sent.
 func (n *exchange) lost(k *exchangeKey, seq int64) error {
 	p, err := n.progress(n.Queue, k.key, seq)
 	if err != nil {

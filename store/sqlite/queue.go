@@ -33,7 +33,7 @@ UPDATE understudy_claim SET step = 0, interrupted = ?3, done = ?4, waiting = ?5,
   session = '', since_us = ?7, ready_us = ?8, blocked = ?9
 WHERE space = ?1 AND key = ?2`
 
-	// getHead finds the first batch after done that was not cancelled; all others
+	// getHead finds the first message after done that was not cancelled; all others
 	// there are not over. Its payload is read if there is room for it.
 	getHead = `
 SELECT b.seq, b.id, b.content_type, b.state, b.attempts, b.enqueued_us, b.begun_us, b.code, b.detail, b.link, b.headers, b.trail, b.size, iif(b.size <= ?4, p.payload, NULL)
@@ -62,7 +62,7 @@ WHERE queue = ?1 AND key = ?2 AND seq = ?3`
 // Exchange implements [dispatch.Queue].
 func (s queue) Exchange(ctx context.Context, t dispatch.Exchange) (dispatch.ExchangeResult, error) {
 	var out dispatch.ExchangeResult
-	err := s.write(ctx, "a turn of a queue", func(tx *txn) error {
+	err := s.write(ctx, "an exchange of a queue", func(tx *txn) error {
 		if err := tx.requireQueue(t.Queue); err != nil {
 			return err
 		}

@@ -31,7 +31,7 @@ type queueAction struct {
 	*txn
 	*progress
 	action dispatch.Action
-	head   bool // the batch is the head of its key
+	head   bool // the message is the head of its key
 	over   bool // it needs nothing more
 	stuck  bool // the target has it, for too long
 	shown  dispatch.State
@@ -46,7 +46,7 @@ type queueAction struct {
 
 // Act implements [dispatch.Admin].
 func (s queueAdmin) Act(ctx context.Context, name, id string, action dispatch.Action, who string) error {
-	return s.write(ctx, "acting on a batch", func(t *txn) error {
+	return s.write(ctx, "acting on a message", func(t *txn) error {
 		if err := t.requireQueue(name); err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func (s queueAdmin) Act(ctx context.Context, name, id string, action dispatch.Ac
 		}
 		a.action = action
 		if !a.isAllowed() {
-			return fmt.Errorf("%s of batch %q, which is %s: %w", action, id, a.shown, dispatch.ErrState)
+			return fmt.Errorf("%s of message %q, which is %s: %w", action, id, a.shown, dispatch.ErrState)
 		}
 		if action == dispatch.Retry && (a.shown == dispatch.Unknown || a.stuck || a.over && dispatch.WasSkippedUnknown(a.steps())) {
 			return dispatch.ErrUncertain
@@ -73,7 +73,7 @@ func (s queueAdmin) Act(ctx context.Context, name, id string, action dispatch.Ac
 	})
 }
 
-// findMessage reads a batch and its key.
+// findMessage reads a message and its key.
 func (t *txn) findMessage(queue, id string) (*queueAction, error) {
 	var key string
 	var seq int64
@@ -108,7 +108,7 @@ func (t *txn) findMessage(queue, id string) (*queueAction, error) {
 	return a, nil
 }
 
-// isAllowed is the table of what can be done in which state. A batch that is being
+// isAllowed is the table of what can be done in which state. A message that is being
 // sent, or asked for, is left to who does it.
 func (a *queueAction) isAllowed() bool {
 	waits := a.blocks || a.head && !a.inStep && (a.shown == dispatch.Delayed || a.shown == dispatch.Unknown)
@@ -165,7 +165,7 @@ func (a *queueAction) apply(who string, was dispatch.State) error {
 	return a.record(event, changeTaken, "")
 }
 
-// finalState is the state in which a batch steps aside.
+// finalState is the state in which a message is dead-lettered or cancelled.
 func (a *queueAction) finalState() dispatch.State {
 	switch {
 	case a.action == dispatch.Cancel:
@@ -176,8 +176,8 @@ func (a *queueAction) finalState() dispatch.State {
 	return dispatch.Failed
 }
 
-// resumeKey lets the key continue, at once if the batch was its head or it had none, and
-// wakes someone for it. What is told is how many more batches wait and have ended.
+// resumeKey lets the key continue, at once if the message was its head or it had none, and
+// wakes someone for it. What is told is how many more messages wait and have ended.
 func (a *queueAction) resumeKey(waiting, over int64) error {
 	space, ready := dispatch.Space(a.queue), false
 	if a.stuck {

@@ -23,7 +23,7 @@ const (
 	headSQL = `(
   SELECT seq FROM understudy_batch WHERE queue = substr(c.space, 7) AND key = c.key AND seq > c.done AND state <> 'cancelled' ORDER BY seq LIMIT 1)`
 
-	// shownSQL is the state that people are shown of a batch b, whose key is c.
+	// shownSQL is the state that people are shown of a message b, whose key is c.
 	shownSQL = `
 iif(b.state IN ('queued', 'delayed') AND (c.step <> 0 OR c.interrupted <> 0) AND b.seq = ` + headSQL + `, iif(c.step <> 0, 'submitting', 'unknown'), b.state)`
 
@@ -66,7 +66,7 @@ SELECT b.queue, b.key, b.seq, b.id, b.size, b.content_type, ` + shownSQL + `, b.
 )
 
 // Queues implements [dispatch.Admin]. It reads the row of every key, and the heads of
-// those that have one, but no batch that has ended.
+// those that have one, but no message that has ended.
 func (s queueAdmin) Queues(ctx context.Context) ([]dispatch.Overview, error) {
 	var out []dispatch.Overview
 	err := s.read(ctx, "looking at the queues", func(c call) (err error) {
@@ -155,7 +155,7 @@ func (s queueAdmin) Messages(ctx context.Context, q dispatch.MessageQuery) ([]di
 	}
 	text, args := selectBatches(q)
 	var out []dispatch.Record
-	err := s.read(ctx, "listing batches", func(c call) (err error) {
+	err := s.read(ctx, "listing messages", func(c call) (err error) {
 		out = nil
 		if err := c.requireQueue(q.Queue); err != nil {
 			return err
@@ -195,7 +195,7 @@ func (s queueAdmin) Messages(ctx context.Context, q dispatch.MessageQuery) ([]di
 }
 
 // selectBatches names only the conditions that are asked for, so that SQLite
-// picks the index that fits: no page may cost more the more batches have ended. There
+// picks the index that fits: no page may cost more the more messages have ended. There
 // are few such texts. With ids it is asked once for each, as its first argument.
 func selectBatches(q dispatch.MessageQuery) (text string, args []any) {
 	const (
@@ -272,7 +272,7 @@ func (s queueAdmin) Message(ctx context.Context, name, id string) (dispatch.Reco
 	if name != "" {
 		text, args = text+" AND b.queue = ?2", append(args, name)
 	}
-	err := s.read(ctx, "reading a batch", func(c call) (err error) {
+	err := s.read(ctx, "reading a message", func(c call) (err error) {
 		later, err := list(c, oneScheduled, []any{id, name}, scanWholeScheduled) // first: it may join its key meanwhile
 		if err != nil {
 			return err
@@ -304,7 +304,7 @@ func (s queueAdmin) Message(ctx context.Context, name, id string) (dispatch.Reco
 	case err != nil:
 		return dispatch.Record{}, err
 	case len(found) > 1:
-		return dispatch.Record{}, fmt.Errorf("sqlite: %w: %d queues have a batch %q: name the queue", lease.ErrInvalid, len(found), id)
+		return dispatch.Record{}, fmt.Errorf("sqlite: %w: %d queues have a message %q: name the queue", lease.ErrInvalid, len(found), id)
 	}
 	return found[0], nil
 }

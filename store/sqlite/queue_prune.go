@@ -23,7 +23,7 @@ WHERE queue = ?1 AND ended_us IS NOT NULL AND blocks = 0 AND ended_us < ?2 ORDER
 	pruneBytes  = 16 << 20
 )
 
-// Prune implements [dispatch.Queue]. It goes by the time at which batches ended,
+// Prune implements [dispatch.Queue]. It goes by the time at which messages ended,
 // so that it meets only what it deletes, and needs no memory of where it was.
 func (s queue) Prune(ctx context.Context, name string, keep time.Duration, limit int) (deleted int, through bool, err error) {
 	for !through && deleted < limit {
@@ -40,7 +40,7 @@ func (s queue) Prune(ctx context.Context, name string, keep time.Duration, limit
 	return deleted, through, nil
 }
 
-// prune deletes up to most batches that ended before the given time.
+// prune deletes up to most messages that ended before the given time.
 func (t *txn) prune(name string, before int64, most int) (deleted int, through bool, err error) {
 	if err := t.requireQueue(name); err != nil {
 		return 0, false, err
@@ -48,7 +48,7 @@ func (t *txn) prune(name string, before int64, most int) (deleted int, through b
 	return t.drop(name, endedLong, name, before, most)
 }
 
-// drop deletes the batches that a query finds; its last argument is how many at most.
+// drop deletes the messages that a query finds; its last argument is how many at most.
 func (t *txn) drop(name, query string, args ...any) (deleted int, through bool, err error) {
 	type old struct {
 		key, id         string

@@ -11,7 +11,7 @@ import (
 const (
 	noPayloadSQL = " NOT EXISTS (SELECT 1 FROM understudy_payload p WHERE p.n = b.body)"
 
-	// waitsSQL is true of a batch b that is not over.
+	// waitsSQL is true of a message b that is not over.
 	waitsSQL = "(b.ended_us IS NULL OR b.blocks <> 0)"
 
 	// The heads of keys that are added may have been under way, which only the lost row told: targets are asked first.
@@ -22,7 +22,7 @@ FROM understudy_batch b
 WHERE NOT EXISTS (SELECT 1 FROM understudy_claim c WHERE c.space = 'queue/' || b.queue AND c.key = b.key)
 GROUP BY b.queue, b.key`
 
-	// "over" counts pruned batches, too: it is only raised. What is told of a step is of the batch after done, which may be lost.
+	// "over" counts pruned messages, too: it is only raised. What is told of a step is of the message after done, which may be lost.
 	// A key that is made ready although an operator has to act is released by whoever claims it first.
 	recountClaims = `
 UPDATE understudy_claim AS c

@@ -62,8 +62,8 @@ func (r *Memory) RecordHeartbeats(ctx context.Context, d monitor.HeartbeatBatch)
 }
 
 // recordProbes records that intake paths work, and how long each was blind.
-func (s step) recordProbes(proofs []monitor.Probe) {
-	for _, p := range proofs {
+func (s step) recordProbes(probes []monitor.Probe) {
+	for _, p := range probes {
 		if !p.NameOnly && s.lastProbe != 0 && s.now.Sub(s.lastProbe) > p.MaxGap {
 			// No path was seen for so long: the clock has skipped, or no instance was up.
 			for _, other := range s.paths {
@@ -71,23 +71,23 @@ func (s step) recordProbes(proofs []monitor.Probe) {
 			}
 		}
 	}
-	for _, proof := range proofs {
-		p := s.paths[proof.Path]
+	for _, probe := range probes {
+		p := s.paths[probe.Path]
 		if p == nil {
-			p = &path{PathStatus: monitor.PathStatus{Name: proof.Path}}
-			s.paths[proof.Path] = p
+			p = &path{PathStatus: monitor.PathStatus{Name: probe.Path}}
+			s.paths[probe.Path] = p
 		}
-		if proof.NameOnly {
+		if probe.NameOnly {
 			continue
 		}
 		switch since := s.now.Sub(p.LastSeen); {
 		case p.LastSeen == 0:
 			p.BlindUntil = s.now
-		case since > 0 && (since > proof.MaxGap || p.skipped):
+		case since > 0 && (since > probe.MaxGap || p.skipped):
 			p.BlindTotal += since
 			p.BlindUntil = s.now
 		}
-		p.LastSeen, p.TrustFor, p.MaxGap, p.skipped = s.now, proof.TrustFor, proof.MaxGap, false
+		p.LastSeen, p.TrustFor, p.MaxGap, p.skipped = s.now, probe.TrustFor, probe.MaxGap, false
 		s.lastProbe = s.now
 	}
 }
