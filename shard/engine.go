@@ -60,6 +60,10 @@ func (s State) PromotedAt() int64 {
 // Engine acts on one node. Every method is one short exchange, bounded by ctx. Errors
 // wrap ErrNodeGone when the connection was refused, ErrNodeAccess, or the context's error when no answer came
 // in time. Methods may be called from several goroutines, and again after an error.
+//
+// What a node that hangs has received it carries out when it continues, whether the caller still waits or not: what Pause,
+// Promote and Follow sent in the order of the calls, what SetFence sent also, and in any order between the two. So a node
+// that has detached does not follow again because of an earlier call. An engine that cannot promise that says so.
 type Engine interface {
 	// Probe asks the node about itself.
 	Probe(ctx context.Context) (State, error)

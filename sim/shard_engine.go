@@ -42,6 +42,12 @@ func (e shardEngines) At(address string) shard.Engine {
 	return shardEngine{e.Engines.At(address), e, address}
 }
 
+// Lanes of an engine: see [shard.Engine].
+const (
+	fenceLane = "fence"
+	roleLane  = "role"
+)
+
 type shardEngine struct {
 	shard.Engine
 	e       shardEngines
@@ -49,8 +55,8 @@ type shardEngine struct {
 }
 
 // act has something done with a node. What a node has received that hangs is done when it continues,
-// whoever waits for it, in any order.
-func (e shardEngine) act(ctx context.Context, f func(context.Context) error) error {
+// whoever waits for it: in the order of a host's calls in a lane, otherwise in any order.
+func (e shardEngine) act(ctx context.Context, lane string, f func(context.Context) error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -58,11 +64,15 @@ func (e shardEngine) act(ctx context.Context, f func(context.Context) error) err
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}
-	if n := e.e.h.w.nodes.At(e.address); n == nil || !n.Hung() {
+	w, n := e.e.h.w, e.e.h.w.nodes.At(e.address)
+	before, finish := w.joinLane(e.e.h.name+" "+e.address+" "+lane, n != nil && n.Hung())
+	if finish == nil {
 		return f(ctx)
 	}
 	done := make(chan error, 1)
-	e.e.h.w.flying.Go(func() {
+	w.flying.Go(func() {
+		defer finish()
+		<-before
 		later, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		done <- f(later)
@@ -72,6 +82,30 @@ func (e shardEngine) act(ctx context.Context, f func(context.Context) error) err
 		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	}
+}
+
+// joinLane returns what a call waits for, and how it lets the next one go; no finish for a call that need not wait.
+func (w *shardWorld) joinLane(lane string, hung bool) (before <-chan struct{}, finish func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	last := w.lanes[lane]
+	if !hung && last == nil {
+		return nil, nil
+	}
+	if last == nil {
+		last = make(chan struct{})
+		close(last)
+	}
+	mine := make(chan struct{})
+	w.lanes[lane] = mine
+	return last, func() {
+		close(mine)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.lanes[lane] == mine {
+			delete(w.lanes, lane)
+		}
 	}
 }
 
@@ -92,7 +126,7 @@ func (e shardEngine) TryWrite(ctx context.Context) error {
 }
 
 func (e shardEngine) SetFence(ctx context.Context, f shard.Fence, n int) error {
-	return e.act(ctx, func(ctx context.Context) error {
+	return e.act(ctx, fenceLane, func(ctx context.Context) error {
 		if f != shard.Closed {
 			e.e.h.w.judge.opening(e.address)
 		}
@@ -103,13 +137,13 @@ func (e shardEngine) SetFence(ctx context.Context, f shard.Fence, n int) error {
 }
 
 func (e shardEngine) Pause(ctx context.Context, d time.Duration) error {
-	return e.act(ctx, func(ctx context.Context) error { return e.Engine.Pause(ctx, d) })
+	return e.act(ctx, roleLane, func(ctx context.Context) error { return e.Engine.Pause(ctx, d) })
 }
 
 func (e shardEngine) Promote(ctx context.Context) error {
-	return e.act(ctx, func(ctx context.Context) error { return e.Engine.Promote(ctx) })
+	return e.act(ctx, roleLane, func(ctx context.Context) error { return e.Engine.Promote(ctx) })
 }
 
 func (e shardEngine) Follow(ctx context.Context, address string) error {
-	return e.act(ctx, func(ctx context.Context) error { return e.Engine.Follow(ctx, address) })
+	return e.act(ctx, roleLane, func(ctx context.Context) error { return e.Engine.Follow(ctx, address) })
 }

@@ -88,10 +88,11 @@ type shardWorld struct {
 	hosts   []*shardHost
 	calm    atomic.Bool
 	quiet   chan struct{}
-	flying  sync.WaitGroup  // calls, clients
-	mu      sync.Mutex      // of what hosts can reach, and their agents
-	whisper map[[2]int]bool // agents that do not reach each other
-	deaf    map[[2]int]bool // the agent of one does not reach the node of another
+	flying  sync.WaitGroup           // calls, clients
+	mu      sync.Mutex               // of what hosts can reach, and their agents
+	whisper map[[2]int]bool          // agents that do not reach each other
+	deaf    map[[2]int]bool          // the agent of one does not reach the node of another
+	lanes   map[string]chan struct{} // the last call to a node that hangs, or hung until now; closed when it is done
 }
 
 // RunShard runs a shard in a bubble of its own.
@@ -127,7 +128,7 @@ func shardTemp() string {
 
 func newShardWorld(setup ShardSetup, dir string) *shardWorld {
 	w := &shardWorld{setup: setup, dice: newDice(setup.Seed, 0x776f72), nodes: shardtest.NewWorld(), quiet: make(chan struct{}),
-		whisper: map[[2]int]bool{}, deaf: map[[2]int]bool{}}
+		whisper: map[[2]int]bool{}, deaf: map[[2]int]bool{}, lanes: map[string]chan struct{}{}}
 	w.base.Store(memory.New(w.wall))
 	w.nodes.CopyTime = setup.CopyTime
 	w.store = &gate{dice: w.dice}

@@ -58,5 +58,6 @@
 //
 // With the errors of [shard.Engine]. Connections are made when they are needed, one for each
 // purpose, so that an exchange that hangs does not hold up the fence. Nothing
-// is retried, but for a connection that turns out to be closed: see package wire.
+// is retried, but for a connection that turns out to be closed: see package wire. A server that hung reads what lies in its
+// sockets before it accepts a connection and reads that: the order that [shard.Engine] promises.
 package redis

@@ -301,3 +301,25 @@ func TestHostileServers(t *testing.T) {
 		})
 	}
 }
+
+// TestHungKeepsTheOrder: what was sent to a node that hangs, by a call that is given up, is carried out before what a later
+// call sends on a connection of its own. So a node that has detached does not follow again.
+func TestHungKeepsTheOrder(t *testing.T) {
+	a := realserver.Redis(t, realserver.RedisOptions{})
+	b := realserver.Redis(t, realserver.RedisOptions{})
+	n := node(t, b)
+	for range 20 {
+		must(t, n.Follow(t.Context(), a.Addr))
+		b.Pause()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		wantError(t, "a node that hangs", n.Promote(ctx), context.DeadlineExceeded)
+		cancel()
+		followed := make(chan error, 1)
+		go func() { followed <- n.Follow(t.Context(), a.Addr) }()
+		b.Resume()
+		must(t, <-followed)
+		if s := probe(t, n); s.Role != shard.Replica || s.Link == nil || s.Link.Address != a.Addr {
+			t.Fatalf("a promotion that was given up came after the order to follow: %+v", s)
+		}
+	}
+}

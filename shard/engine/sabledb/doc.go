@@ -33,6 +33,9 @@
 //
 // # Threads that end
 //
+// Its threads serve connections side by side. What a node that hung had received on a connection that was given up since may be carried
+// out after what came on the next one, unlike on Redis: see [shard.Engine].
+//
 // A replica whose connection breaks while it sends never connects again, and does not tell. One that its primary has
 // not listed for 2 s shows as stalled; its agent leads it there again, which is a full copy, one replica at a time.
 //
