@@ -82,6 +82,11 @@ func (s *Shard) settled(v shard.View) (*ShardNode, error) {
 	case !own.Live() || own.Condition != shard.Up || own.Role != shard.Primary:
 		return nil, fmt.Errorf("the primary %s is a %s and %s, reported %v ago (%s)", primary.Name, own.Role, own.Condition, own.Age, own.Trouble)
 	}
+	// A new agent leaves an open node open, and has the lease only once that of the agent before has lapsed. Without it the node closes when
+	// it loses the store.
+	if l := v.Lease; !l.Held() || l.Holder.ID != own.Instance {
+		return nil, fmt.Errorf("the agent of %s does not hold the lease: %+v", primary.Name, l)
+	}
 	for _, n := range s.Nodes {
 		if n == primary || n.Exited() {
 			continue

@@ -231,7 +231,8 @@ func (r *reconciler) closeWithoutLease(now time.Duration) {
 		return
 	}
 	t := r.cfg.Timing
-	if r.lease.held != nil || r.fence.isClosing() {
+	// What was seen before the fence was closed says nothing of it any more.
+	if r.lease.held != nil || r.fence.isClosing() || !p.isFenceCurrent() {
 		return
 	}
 	if due := max(r.startedAt, r.report.lastOK) + t.Timeout - t.Interval; now < due {

@@ -2,11 +2,13 @@ package agent_test
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/understudy-ha/understudy/internal/testkit/syncbuffer"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
 	"github.com/understudy-ha/understudy/shard/agent"
@@ -163,4 +165,22 @@ func TestHangsBeforeItsNewAgentLeads(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestOpenWithoutALease: an agent that was started beside an open primary, and has no store, closes it, and says so once.
+func TestOpenWithoutALease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logs syncbuffer.Buffer
+		c := newCluster(t, 1, func(cfg *agent.Config) { cfg.Logger = slog.New(slog.NewTextHandler(&logs, nil)) }).up()
+		a := c.hosts[0]
+		a.crash()
+		a.start()
+		time.Sleep(time.Second)
+		a.line.Set(shardtest.Refused)
+		c.until("the primary closes", 3*timeout, func() bool { return !c.writes(a) })
+		time.Sleep(timeout)
+		if n := strings.Count(logs.String(), "open without a lease; closing its fence"); n != 1 {
+			t.Errorf("it says %d times that it closes the fence:\n%s", n, logs.String())
+		}
+	})
 }
