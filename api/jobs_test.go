@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/understudy-ha/understudy/api/apitype"
+	"github.com/understudy-ha/understudy/internal/attention"
 	"github.com/understudy-ha/understudy/job"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
@@ -139,7 +140,7 @@ func TestOverviewOfJobs(t *testing.T) {
 		_, needs := ofPart(g.overview(), "job")
 		return needs
 	}
-	if n := needs(); len(n) != 1 || n[0].Subject != "backup" || n[0].Severity != warn || !strings.Contains(n[0].What, "failed: exit code 3") {
+	if n := needs(); len(n) != 1 || n[0].Subject != "backup" || n[0].Severity != attention.Warn || !strings.Contains(n[0].What, "failed: exit code 3") {
 		t.Errorf("after a failed run: %+v", n)
 	}
 	g.decide(job.Trigger("alice"))
@@ -152,7 +153,7 @@ func TestOverviewOfJobs(t *testing.T) {
 		t.Errorf("after a good run: %+v", n)
 	}
 	g.clock.pass(time.Hour + 2*time.Minute)
-	if n := needs(); len(n) != 1 || n[0].Severity != bad || !strings.Contains(n[0].What, "overdue") {
+	if n := needs(); len(n) != 1 || n[0].Severity != attention.Bad || !strings.Contains(n[0].What, "overdue") {
 		t.Errorf("when no instance is there: %+v", n)
 	}
 }
@@ -172,16 +173,6 @@ func TestOverviewOfManyJobs(t *testing.T) {
 	}
 	if h, _ := ofPart(g.overview(), "job"); !h.First || h.Total != maxJobLabels {
 		t.Errorf("of one more than it reads: %+v", h)
-	}
-}
-
-func TestInWords(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		-time.Second: "0 s", 3700 * time.Millisecond: "3 s", time.Minute: "1 min", time.Hour + 61*time.Second: "1 h 1 min", 49 * time.Hour: "2 days",
-	} {
-		if got := inWords(d); got != want {
-			t.Errorf("%v is %q, want %q", d, got, want)
-		}
 	}
 }
 

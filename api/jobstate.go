@@ -2,10 +2,8 @@ package api
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/internal/prometheus"
 	"github.com/understudy-ha/understudy/job"
 )
@@ -66,33 +64,4 @@ func unixOrZero(t time.Time) float64 {
 		return 0
 	}
 	return float64(t.Unix())
-}
-
-// addJobs adds the jobs that somebody should look at: until the next good run.
-func (v *overviewBuilder) addJobs(seen jobsSeen, err error) {
-	if err != nil {
-		v.addError("The jobs could not be read", err.Error())
-	}
-	if len(seen.jobs) == 0 {
-		return
-	}
-	h := apitype.Held{Part: job.Space, Total: len(seen.jobs), Held: len(seen.jobs), First: seen.more, Wrong: []apitype.Wrong{}}
-	for _, j := range seen.jobs {
-		since, overdue := j.OverdueSince(seen.now)
-		switch a := j.Alarm; {
-		case overdue:
-			what := "overdue for " + inWords(seen.now.Sub(since)) + ": no instance that offers it runs"
-			h.Held--
-			addWrong(&h, j.Name, what)
-			v.addNeed(apitype.Need{Part: job.Space, Subject: j.Name, Severity: bad, What: what})
-		case a.Stands():
-			run := a.Again
-			if run.State == "" {
-				run = job.Run{Scheduled: a.Scheduled, State: a.Reason, Why: a.Why}
-			}
-			what := fmt.Sprintf("the run of %s is %s: %s", run.Scheduled.UTC().Format(time.RFC3339), run.State, run.Why)
-			v.addNeed(apitype.Need{Part: job.Space, Subject: j.Name, Severity: warn, What: what})
-		}
-	}
-	v.Held = append(v.Held, h)
 }

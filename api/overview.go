@@ -10,6 +10,7 @@ import (
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/history"
+	"github.com/understudy-ha/understudy/internal/attention"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -101,9 +102,9 @@ func (o *overview) get(r *http.Request) (apitype.Overview, error) {
 	}
 	out.addRoles(seen.roles)
 	for _, text := range seen.warnings {
-		out.addNeed(apitype.Need{Part: "store", Severity: warn, What: text})
+		out.addNeed(apitype.Need{Part: "store", Severity: attention.Warn, What: text})
 	}
-	out.addShards(o.s.shards.state())
+	out.addShards(o.s.shards.views())
 	if o.s.queues.admin != nil {
 		out.addQueues(o.s.queues.latest(r.Context(), queueFresh))
 	}
@@ -115,7 +116,7 @@ func (o *overview) get(r *http.Request) (apitype.Overview, error) {
 	}
 	if o.s.cache.peer != nil {
 		cluster, err := o.s.cache.peer.Cluster(r.Context())
-		out.addCache(cluster, err)
+		out.addCache(viewCluster(cluster), err)
 	}
 	slices.SortStableFunc(out.Needs, func(a, b apitype.Need) int { return cmp.Compare(a.Severity, b.Severity) }) // "bad" is first
 	return out.Overview, nil
@@ -138,12 +139,18 @@ func (v *overviewBuilder) addNeed(n apitype.Need) {
 		return
 	}
 	v.MoreNeeds++
-	for i := len(v.Needs) - 1; i >= 0 && n.Severity == bad; i-- {
-		if v.Needs[i].Severity != bad {
+	for i := len(v.Needs) - 1; i >= 0 && n.Severity == attention.Bad; i-- {
+		if v.Needs[i].Severity != attention.Bad {
 			v.Needs = append(slices.Delete(v.Needs, i, i+1), n)
 			return
 		}
 	}
+}
+
+// addHeld adds a part of which all is held that is not wrong.
+func (v *overviewBuilder) addHeld(h apitype.Held) {
+	h.Held = h.Total - len(h.Wrong) - h.More
+	v.Held = append(v.Held, h)
 }
 
 // addWrong counts one that is not held.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/history"
+	"github.com/understudy-ha/understudy/internal/attention"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/shard"
@@ -122,7 +123,7 @@ func TestOverviewOfManyQueues(t *testing.T) {
 func TestOverviewOfUnreadKeys(t *testing.T) {
 	var v overviewBuilder
 	v.addQueues(queueSnapshot{views: []apitype.Queue{{Queue: "orders", Blocked: 3, Holders: []apitype.Holder{{}}}}}, nil)
-	want := []apitype.Need{{Part: "queue", Subject: "orders", Severity: "bad", What: "Blocked keys: 3"}}
+	want := []apitype.Need{{Part: "queue", Subject: "orders", Severity: "bad", What: "3 keys blocked"}}
 	if diff := cmp.Diff(want, v.Needs); diff != "" || v.MoreNeeds != 2 {
 		t.Errorf("%d more; what needs an operator (-want +got):\n%s", v.MoreNeeds, diff)
 	}
@@ -170,7 +171,25 @@ func TestOverviewOfShards(t *testing.T) {
 	if _, needs = ofPart(g.overview(), "shard"); len(needs) != 1 || needs[0].Severity != "bad" || needs[0].What == "" {
 		t.Errorf("its primary has died: %+v; %+v", needs, g.show())
 	}
+	many := manyShards{directory: g.dir}
+	for n := range maxShown + maxNeeds {
+		many.views = append(many.views, shard.View{Row: shard.Row{Name: fmt.Sprint("s", n)}}) // without a primary
+	}
+	g.s.shards.dir = many
+	v := g.overview()
+	held, needs = ofPart(v, "shard")
+	if held.Total != len(many.views) || held.Held != 0 || len(held.Wrong)+held.More != held.Total || len(needs) != maxNeeds || v.MoreNeeds != maxShown {
+		t.Errorf("more than the page lists: %+v; %d needs and %d more", held, len(needs), v.MoreNeeds)
+	}
 }
+
+// manyShards is a directory of others.
+type manyShards struct {
+	*directory
+	views []shard.View
+}
+
+func (d manyShards) Shards() []shard.View { return d.views }
 
 func TestOverviewOfMonitor(t *testing.T) {
 	g := newMonitorRig(t, every("web"))
@@ -179,12 +198,15 @@ func TestOverviewOfMonitor(t *testing.T) {
 	if held.Total != monitor.Partitions || held.Held != 0 || len(held.Wrong) != 1 {
 		t.Errorf("nobody looks after the sources: %+v", held)
 	}
-	if len(needs) != 2 || needs[0].Subject != "web" || needs[0].Severity != "bad" || needs[0].ID == "" || needs[0].What != "failed" {
+	if len(needs) != 3 || needs[0].Severity != "bad" || !strings.HasPrefix(needs[0].What, "no instance watches 64 of the 64 partitions") {
+		t.Fatalf("not watched, and two alarms: %+v", needs)
+	}
+	if needs = needs[1:]; needs[0].Subject != "web" || needs[0].Severity != "bad" || needs[0].ID == "" || needs[0].What != "failed" {
 		t.Fatalf("two alarms: %+v", needs)
 	}
 	g.do("POST", "/v1/alarms/"+needs[0].ID+"/acknowledge", `{"by":"alice"}`).want(200, "")
 	_, again := ofPart(g.overview(), "monitor")
-	if len(again) != 2 || again[1].ID != needs[0].ID || again[1].Severity != "warn" || !strings.Contains(again[1].What, "known to alice") {
+	if len(again) != 3 || again[2].ID != needs[0].ID || again[2].Severity != "warn" || !strings.Contains(again[2].What, "known to alice") {
 		t.Errorf("one of them is known: %+v", again)
 	}
 }
@@ -196,12 +218,12 @@ func TestOverviewOfCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := &rig{t: t, s: s}
-	if held, _ := ofPart(g.overview(), "cache"); held.Held != 3 || len(held.Wrong) != 0 {
-		t.Errorf("a peer that is well: %+v", held)
+	if held, needs := ofPart(g.overview(), "cache"); held.Held != 3 || len(held.Wrong)+len(needs) != 0 { // one link is dead, which the doctor says
+		t.Errorf("a peer that is well: %+v, %+v", held, needs)
 	}
 	p.view.Partitioned, p.view.Connected = true, 1
-	if held, _ := ofPart(g.overview(), "cache"); len(held.Wrong) != 1 || !strings.Contains(held.Wrong[0].What, "alone") {
-		t.Errorf("a peer that is alone: %+v", held)
+	if held, needs := ofPart(g.overview(), "cache"); len(held.Wrong) != 1 || !strings.Contains(held.Wrong[0].What, "alone") || len(needs) != 1 || needs[0].Severity != "bad" {
+		t.Errorf("a peer that is alone: %+v, %+v", held, needs)
 	}
 	p.refuse = fmt.Errorf("it is closing")
 	if v := g.overview(); len(v.Errors) != 1 || !strings.Contains(v.Errors[0], "it is closing") {
@@ -238,11 +260,11 @@ func TestOverviewIsBounded(t *testing.T) {
 	if len(v.Needs) != maxNeeds || v.MoreNeeds != 5 || len(h.Wrong) != maxWrong || h.More != maxNeeds+5-maxWrong {
 		t.Errorf("%d needs and %d more; %d wrong and %d more", len(v.Needs), v.MoreNeeds, len(h.Wrong), h.More)
 	}
-	v.Needs[1].Severity = bad
+	v.Needs[1].Severity = attention.Bad
 	for n := range maxNeeds {
-		v.addNeed(apitype.Need{Subject: fmt.Sprint("bad ", n), Severity: bad})
+		v.addNeed(apitype.Need{Subject: fmt.Sprint("bad ", n), Severity: attention.Bad})
 	}
-	isWarning := func(n apitype.Need) bool { return n.Severity != bad }
+	isWarning := func(n apitype.Need) bool { return n.Severity != attention.Bad }
 	if len(v.Needs) != maxNeeds || v.MoreNeeds != maxNeeds+5 || slices.ContainsFunc(v.Needs, isWarning) || v.Needs[0].Subject != "1" {
 		t.Errorf("%d needs and %d more; warnings take the places of the bad: %+v", len(v.Needs), v.MoreNeeds, v.Needs)
 	}

@@ -29,8 +29,8 @@ func ViewQueue(o dispatch.Overview) apitype.Queue {
 	}
 }
 
-// viewKey shows a key.
-func viewKey(k dispatch.KeyRecord) apitype.Key {
+// ViewKey shows a key.
+func ViewKey(k dispatch.KeyRecord) apitype.Key {
 	return apitype.Key{
 		Key: k.Key, Depth: k.Depth, Head: k.Head, State: string(k.State), Term: k.Term, InFlight: k.InStep,
 		Blocked: k.Blocked, Reason: k.Reason, WaitingMS: k.Waiting.Milliseconds(), NextMS: k.Next.Milliseconds(),
@@ -125,7 +125,7 @@ func (s *Server) listKeys(r *http.Request) (out apitype.Keys, err error) {
 	}
 	keys, err := s.queueAdmin.Keys(r.Context(), q)
 	next := nextAfter(keys, q.Limit, func(k dispatch.KeyRecord) string { return k.Key })
-	return apitype.Keys{Keys: views(keys, viewKey), Next: next}, err
+	return apitype.Keys{Keys: views(keys, ViewKey), Next: next}, err
 }
 
 func queueName(r *http.Request) (string, error) {

@@ -84,7 +84,7 @@ func (l *queueReader) refusedKeys(ctx context.Context, queues []dispatch.Overvie
 		}
 		for _, k := range keys {
 			if k.IsRefused() {
-				out[o.Queue] = append(out[o.Queue], viewKey(k))
+				out[o.Queue] = append(out[o.Queue], ViewKey(k))
 			}
 		}
 	}
@@ -102,7 +102,7 @@ func (l *queueReader) blockedKeys(ctx context.Context, queues []dispatch.Overvie
 			return nil, err
 		}
 		for _, k := range keys {
-			out[o.Queue] = append(out[o.Queue], viewKey(k))
+			out[o.Queue] = append(out[o.Queue], ViewKey(k))
 		}
 	}
 	return out, nil

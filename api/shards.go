@@ -104,7 +104,7 @@ func (p *shardPart) list(w http.ResponseWriter, r *http.Request) error {
 			continue
 		}
 		view := ViewShard(v)
-		if trouble && severityOf(view) == calm {
+		if trouble && view.Alarm == 0 {
 			continue
 		}
 		if out.Shards = append(out.Shards, view); len(out.Shards) == limit {
@@ -198,34 +198,6 @@ func (p *shardPart) waitUntil(w http.ResponseWriter, r *http.Request, wait time.
 	}
 }
 
-// severity is how soon a shard needs attention; the page knows the numbers.
-type severity int
-
-const (
-	calm   severity = iota
-	minor           // a node is not as it should be, or the shard is paused
-	moving          // a plan is under way
-	major           // it has a primary without a live agent
-	severe          // it has none, or nothing is done about one that has ended
-)
-
-func severityOf(s apitype.Shard) severity {
-	troubled := func(n apitype.ShardNode) bool {
-		return n.Trouble != "" || !n.AgentLives || n.Condition != string(shard.Up) || n.LinkUp != nil && !*n.LinkUp
-	}
-	switch {
-	case s.Blocked != "" || s.Health == string(shard.Stuck) || s.Primary == nil && s.Plan == nil:
-		return severe
-	case s.Plan != nil || s.Request != nil:
-		return moving
-	case s.Health != string(shard.Fine):
-		return major
-	case s.Paused != nil || slices.ContainsFunc(s.Nodes, troubled):
-		return minor
-	}
-	return calm
-}
-
 func addShard(t *apitype.ShardTotals, s apitype.Shard) {
 	for _, c := range []struct {
 		count *int
@@ -237,12 +209,25 @@ func addShard(t *apitype.ShardTotals, s apitype.Shard) {
 		{&t.Unattended, s.Health == string(shard.Unattended)},
 		{&t.UnderWay, s.Plan != nil},
 		{&t.Paused, s.Paused != nil},
-		{&t.Trouble, severityOf(s) != calm},
+		{&t.Trouble, s.Alarm != 0},
 	} {
 		if c.is {
 			*c.count++
 		}
 	}
+}
+
+// views shows all shards, those that need attention before the others, and says why the directory is not up to date.
+func (p *shardPart) views() (out []apitype.Shard, trouble string) {
+	if p.dir == nil {
+		return nil, ""
+	}
+	out = views(p.dir.Shards(), ViewShard)
+	slices.SortStableFunc(out, func(a, b apitype.Shard) int { return cmp.Compare(b.Alarm, a.Alarm) })
+	if _, err := p.dir.Freshness(); err != nil && !errors.Is(err, shard.ErrNotFound) {
+		trouble = lease.TruncateReason(err.Error())
+	}
+	return out, trouble
 }
 
 // state is what the page shows; nil without shards.
@@ -251,17 +236,10 @@ func (p *shardPart) state() *apitype.ShardsState {
 		return nil
 	}
 	out := &apitype.ShardsState{}
-	views := p.dir.Shards()
-	out.List = make([]apitype.ShownShard, 0, len(views))
-	for _, v := range views {
-		s := ViewShard(v)
+	out.List, out.Error = p.views()
+	for _, s := range out.List {
 		addShard(&out.Totals, s)
-		out.List = append(out.List, apitype.ShownShard{Shard: s, Alarm: int(severityOf(s))})
 	}
-	slices.SortStableFunc(out.List, func(a, b apitype.ShownShard) int { return cmp.Compare(b.Alarm, a.Alarm) })
 	out.List = out.List[:min(len(out.List), maxShown)]
-	if _, err := p.dir.Freshness(); err != nil && !errors.Is(err, shard.ErrNotFound) {
-		out.Error = lease.TruncateReason(err.Error())
-	}
 	return out
 }

@@ -207,6 +207,9 @@ func TestShardsAreListed(t *testing.T) {
 		a.into(&page)
 		for _, s := range page.Shards {
 			out = append(out, s.Name)
+			if (s.Alarm != 0) != (s.Name == "bbb") {
+				t.Errorf("%s is listed with alarm %d", s.Name, s.Alarm)
+			}
 		}
 		return out, page.Next
 	}
@@ -231,7 +234,7 @@ func TestShardsAreListed(t *testing.T) {
 	g.dir.stale = shard.ErrNotFound
 	g.do("GET", "/v1/shards", "").want(503, "not_ready")
 	state := g.s.shards.state()
-	if got := state.List[0]; got.Name != "bbb" || got.Alarm != int(minor) || state.Totals.Shards != 4 || state.Totals.Trouble != 1 {
+	if got := state.List[0]; got.Name != "bbb" || got.Alarm != 1 || state.Totals.Shards != 4 || state.Totals.Trouble != 1 {
 		t.Errorf("the page is shown %s first, of %+v", got.Name, state.Totals)
 	}
 }
@@ -505,22 +508,4 @@ func TestShardsArePushed(t *testing.T) {
 			t.Errorf("a change was shown after %v", took)
 		}
 	})
-}
-
-func TestShardAlarms(t *testing.T) {
-	up := apitype.ShardNode{AgentLives: true, Condition: string(shard.Up)}
-	at := &apitype.ShardPrimary{}
-	for want, views := range map[severity][]apitype.Shard{
-		calm:   {{Health: string(shard.Fine), Primary: at, Nodes: []apitype.ShardNode{up}}},
-		minor:  {{Health: string(shard.Fine), Primary: at, Paused: &apitype.ShardPause{}}, {Health: string(shard.Fine), Primary: at, Nodes: []apitype.ShardNode{up, {Condition: string(shard.Up)}}}, {Health: string(shard.Fine), Primary: at, Nodes: []apitype.ShardNode{{AgentLives: true, Condition: string(shard.Up), LinkUp: new(false)}}}},
-		moving: {{Health: string(shard.Replaceable), Plan: &apitype.ShardPlan{}}, {Health: string(shard.Fine), Primary: at, Request: &apitype.ShardRequestAsked{}}},
-		major:  {{Health: string(shard.Unattended), Primary: at}, {Health: string(shard.Doubtful), Primary: at}},
-		severe: {{Health: string(shard.Replaceable), Primary: at, Blocked: "x"}, {Health: string(shard.Stuck), Primary: at}, {Health: string(shard.None)}},
-	} {
-		for _, v := range views {
-			if got := severityOf(v); got != want {
-				t.Errorf("%+v: alarm %d, want %d", v, got, want)
-			}
-		}
-	}
 }

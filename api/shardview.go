@@ -2,6 +2,7 @@ package api
 
 import (
 	"github.com/understudy-ha/understudy/api/apitype"
+	"github.com/understudy-ha/understudy/internal/attention"
 	"github.com/understudy-ha/understudy/shard"
 )
 
@@ -35,6 +36,7 @@ func ViewShard(v shard.View) apitype.Shard {
 				Primary: m.ID == v.Row.Primary, Trouble: "its agent has not reported since it was retired"})
 		}
 	}
+	out.Alarm, _ = attention.Shard(out)
 	return out
 }
 

@@ -41,6 +41,8 @@ type Role struct {
 	// Term of the first place, and how long it has been vacant if it is.
 	Term      int64
 	VacantFor time.Duration
+	// Takeover is within which time its standbys take over if it is vacant and the store answers.
+	Takeover time.Duration
 }
 
 // Resolve returns the primary of a role; of a role with several holders, the
@@ -153,6 +155,7 @@ func Roles(ctx context.Context, store Store) ([]Role, error) {
 		r := at(w.Lease.Key)
 		i := w.Session.Instance
 		r.Standbys = append(r.Standbys, Standby{ID: i.ID, Name: i.Name, Address: i.Address})
+		r.Takeover = max(r.Takeover, w.Session.Timing.WorstTakeover())
 	}
 	out := make([]Role, 0, len(byName))
 	for _, r := range byName {

@@ -263,7 +263,7 @@ func testNavigation(t *testing.T, b *webtest.Browser) {
 		p.Until(fmt.Sprintf(`document.body.dataset.page === %q`, page))
 	}
 
-	// Everything leads to its history, and what needs a person to its place.
+	// Everything leads to its history, and what needs an operator to its place.
 	p.Eval(`{ location.hash = '#/roles'; }`, nil)
 	p.Click(`[aria-label="History of billing"]`, "")
 	p.Until(`document.querySelectorAll('#history-list > li').length > 0 && [...document.querySelectorAll('#history-list .name')].every((n) => n.textContent === 'billing')`)

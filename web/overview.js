@@ -1,4 +1,4 @@
-// The first page: is everything held, what needs a person, what changed.
+// The first page: is everything held, what needs an operator, what changed.
 
 import { byId, coarse, count, el, keyed, plural, setText, timeOf } from './dom.js';
 import { describe } from './history.js';
@@ -99,7 +99,7 @@ const subjectOf = (n) => [n.subject, n.item].filter((t) => t).join(' · ') || (p
 
 function drawNeeds(o, total) {
   const list = byId('overview-needs');
-  keyed(list, o.needs, (n) => [n.part, n.subject, n.item, n.id, n.subject ? '' : n.what].join('\n'), () => {
+  keyed(list, o.needs, (n) => [n.part, n.subject, n.item, n.id, n.what.replace(/\d+/g, '')].join('\n'), () => {
     const part = el('span', 'chip');
     const a = el('a', 'name');
     const what = el('p', 'sub');

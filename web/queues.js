@@ -89,7 +89,7 @@ function fill(row, q) {
     setText(row.values[i], value(q, rate));
     row.values[i].classList.toggle('bad-value', title === 'Blocked' && q.blocked > 0 || title === 'Refused' && q.refused > 0);
   });
-  row.element.classList.toggle('vacant', q.blocked > 0 || q.refused > 0 || (q.holders.length === 0 && q.depth > 0));
+  row.element.classList.toggle('vacant', q.blocked > 0 || q.refused > 0 || (q.holders.length === 0 && (q.depth > 0 || q.scheduled > 0 && q.oldest_ms > 1000)));
   row.element.classList.toggle('idle', q.depth === 0);
   row.past.href = link('history', 'about', `${q.queue}/`);
   row.past.setAttribute('aria-label', `History of ${q.queue}`);

@@ -10,20 +10,19 @@ import { askToRemove } from './remove.js';
 
 const list = byId('shards-list');
 const few = 3; // shards that are all shown in full
-const calm = 0; // what the server says of shards that nobody has to look at
-const wrong = 4; // what it says of those that somebody has to look at now
+const calm = 0; // what the server says of shards that need no attention
 const severities = ['', 'minor', 'moving', 'major', 'severe'];
 
 let state = null;
 let offset = 0; // the store's clock minus this one's, in ms
 const chosen = new Map(); // shards that were opened or closed by hand
 
-// The state brings those in trouble first. What the path brings does not say how bad it is.
+// The state brings those in trouble first.
 const shards = listWhole({
   id: 'shards',
   path: '/v1/shards',
   by: 'text',
-  rows: (answer) => answer.shards.map((s) => ({ ...s, alarm: s.primary && !s.blocked && s.health === 'fine' ? calm : wrong })),
+  rows: (answer) => answer.shards,
   has: (s, text) => [s.shard, ...s.nodes.map((n) => n.address)].some((t) => t.toLowerCase().includes(text)),
   draw,
   words: ['shard', 'shards'],
@@ -131,7 +130,7 @@ function fill(row, s) {
   fillLast(row.last, s);
 }
 
-// says is what a person has to know, in words.
+// says is what an operator has to know, in words.
 function says(s) {
   const out = [];
   const add = (key, kind, text) => out.push({ key, kind, text });

@@ -13,6 +13,7 @@ type Shard struct {
 	// Blocked is why a primary that has failed is not replaced, and what to do. An agent with a limit on the lag may have
 	// other reasons; its log says which.
 	Blocked string `json:"blocked,omitempty"`
+	Alarm   int    `json:"alarm"` // how soon it needs attention: 0 calm, 1 minor, 2 a plan is under way, 3 major, 4 severe
 	// Successor is the node id of the replica that would be promoted now; without one NoSuccessor is why, and what to do.
 	Successor   string             `json:"successor,omitempty"`
 	NoSuccessor string             `json:"no_successor,omitempty"`

@@ -69,15 +69,9 @@ type SourceTotals struct {
 
 // ShardsState is the first shards, those in trouble before the others, and the totals of all.
 type ShardsState struct {
-	Totals ShardTotals  `json:"totals"`
-	List   []ShownShard `json:"list"`
-	Error  string       `json:"error,omitempty"` // of the last reading: what is shown is older than that
-}
-
-// ShownShard is a shard and how urgent its state is.
-type ShownShard struct {
-	Shard
-	Alarm int `json:"alarm"` // 0 calm, 1 minor, 2 a plan is under way, 3 major, 4 severe
+	Totals ShardTotals `json:"totals"`
+	List   []Shard     `json:"list"`
+	Error  string      `json:"error,omitempty"` // of the last reading: what is shown is older than that
 }
 
 // ShardTotals count all shards; one can be in several of them.

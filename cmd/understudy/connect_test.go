@@ -38,7 +38,7 @@ func TestStatusFits(t *testing.T) {
 		s.History = append(s.History, apitype.Event{Part: "role", Subject: "x", Reason: long})
 	}
 	s.Roles = append(s.Roles, apitype.Role{Role: "vacant"})
-	s.Shards = append(s.Shards, apitype.Shard{Name: "over", Health: string(shard.Stuck), Why: "silent"})
+	s.Shards = append(s.Shards, apitype.Shard{Name: "over", Health: string(shard.Stuck), Alarm: 4})
 	s.Queues = append(s.Queues, apitype.Queue{Queue: "stuck", Blocked: 1})
 	text := s.text()
 	if n := strings.Count(text, "\n"); n > 40 {

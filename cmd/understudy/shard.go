@@ -108,6 +108,8 @@ func shardNote(s apitype.Shard) string {
 		return fmt.Sprintf("%s under way, %s", s.Plan.Kind, s.Plan.Phase)
 	case s.Request != nil:
 		return fmt.Sprintf("%s asked for by %s", s.Request.Kind, s.Request.By)
+	case s.Blocked != "":
+		return s.Blocked
 	case s.Paused != nil:
 		return "paused by " + s.Paused.By + after(": ", s.Paused.Reason)
 	case s.Health != string(shard.Fine):

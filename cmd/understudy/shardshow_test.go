@@ -36,8 +36,12 @@ func TestReasonIsPrintedOnce(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		a := &app{stdout: &out}
-		if err := a.printShardHead(apitype.Shard{Name: "orders", Health: "stuck", Reason: "it is silent", Blocked: c.blocked, Paused: c.paused}); err != nil {
+		s := apitype.Shard{Name: "orders", Health: "stuck", Reason: "it is silent", Blocked: c.blocked, Paused: c.paused}
+		if err := a.printShardHead(s); err != nil {
 			t.Fatal(err)
+		}
+		if note := shardNote(s); note != c.blocked {
+			t.Errorf("the lists note %q", note)
 		}
 		if !strings.Contains(out.String(), c.want) || strings.Count(out.String(), "it is silent") != 1 {
 			t.Errorf("it prints %q", out.String())

@@ -14,7 +14,6 @@ import (
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/internal/termtext"
-	"github.com/understudy-ha/understudy/shard"
 )
 
 func (a *app) statusCommand() *cobra.Command {
@@ -203,29 +202,13 @@ func (s status) roleTable() statusTable {
 func (s status) shardTable() statusTable {
 	t := statusTable{header: "SHARD" + s.count("shard") + "\tHEALTH\tPRIMARY\tEPOCH\tNODES\tNOTE", most: rowsOfShards, see: "shard list"}
 	shards := slices.Clone(s.Shards)
-	fine := func(s apitype.Shard) int {
-		if s.Health == string(shard.Fine) && s.Plan == nil && s.Paused == nil {
-			return 1
-		}
-		return 0
-	}
-	slices.SortStableFunc(shards, func(x, y apitype.Shard) int { return cmp.Compare(fine(x), fine(y)) })
+	slices.SortStableFunc(shards, func(x, y apitype.Shard) int { return cmp.Compare(y.Alarm, x.Alarm) })
 	for _, one := range shards {
-		primary, note := "none", one.Why
+		primary := "none"
 		if one.Primary != nil {
-			primary, note = one.Primary.Address, ""
+			primary = one.Primary.Address
 		}
-		switch {
-		case one.Plan != nil:
-			note = fmt.Sprintf("%s under way, %s", one.Plan.Kind, one.Plan.Phase)
-		case one.Blocked != "":
-			note = one.Blocked
-		case one.Paused != nil:
-			note = "paused by " + one.Paused.By
-		case note == "" && one.Health != string(shard.Fine):
-			note = one.Reason
-		}
-		t.rows = append(t.rows, row(one.Name, one.Health, primary, one.Epoch, len(one.Nodes), cutTo(note, 50)))
+		t.rows = append(t.rows, row(one.Name, one.Health, primary, one.Epoch, len(one.Nodes), cutTo(shardNote(one), 50)))
 	}
 	return t
 }

@@ -48,7 +48,7 @@ func Examine(ctx context.Context, st store.Store, c Config) ([]Finding, error) {
 		}
 		found = append(found, judgeLatency(latency, c.Timing))
 		found = append(found, checkLimits(ctx, st)...)
-		found = append(found, checkParts(ctx, st, c.Timing)...)
+		found = append(found, checkParts(ctx, st)...)
 	}
 	if c.Servers != nil {
 		found = append(found, c.Servers.check(ctx)...)
@@ -61,7 +61,7 @@ func Examine(ctx context.Context, st store.Store, c Config) ([]Finding, error) {
 }
 
 // checkParts examines each part that the store keeps. A part that cannot be read is a finding, and does not hide the others.
-func checkParts(ctx context.Context, st store.Store, t lease.Timing) (found []Finding) {
+func checkParts(ctx context.Context, st store.Store) (found []Finding) {
 	check := func(part string, f func(context.Context) ([]Finding, error)) {
 		one, cancel := context.WithTimeout(ctx, partTimeout)
 		defer cancel()
@@ -71,7 +71,7 @@ func checkParts(ctx context.Context, st store.Store, t lease.Timing) (found []Fi
 			found = append(found, bad(part, "it cannot be looked at: %v", err).withAdvice("docs/stores.md", "see to the store, and ask again"))
 		}
 	}
-	check("roles", func(ctx context.Context) ([]Finding, error) { return checkRoles(ctx, st, t) })
+	check("roles", func(ctx context.Context) ([]Finding, error) { return checkRoles(ctx, st) })
 	if q, ok := st.(store.Queues); ok {
 		check("queues", func(ctx context.Context) ([]Finding, error) { return checkQueues(ctx, q.QueueAdmin()) })
 	}

@@ -16,8 +16,10 @@ import (
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/elect"
+	"github.com/understudy-ha/understudy/internal/memstore/checks"
 	"github.com/understudy-ha/understudy/job"
 	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/shard"
 	"github.com/understudy-ha/understudy/store"
 	"github.com/understudy-ha/understudy/store/memory"
@@ -34,50 +36,6 @@ func worst(found []Finding) (verdict, says string) {
 	return verdict, says
 }
 
-func TestDoctorJudgesShards(t *testing.T) {
-	replica := func() apitype.ShardNode {
-		return apitype.ShardNode{Address: "b:1", Role: string(shard.Replica), Condition: string(shard.Up), Member: true, AgentLives: true, InStep: true, LinkUp: new(true), Priority: 100, Version: "7.2"}
-	}
-	whole := func() apitype.Shard {
-		return apitype.Shard{Name: "orders", Health: string(shard.Fine), Nodes: []apitype.ShardNode{
-			{Address: "a:1", Role: string(shard.Primary), Primary: true, Condition: string(shard.Up), Member: true, AgentLives: true, InStep: true, Armed: true, Priority: 100, Version: "7.2"}, replica(),
-		}}
-	}
-	for name, c := range map[string]struct {
-		change func(*apitype.Shard)
-		want   string
-		says   string
-	}{
-		"all is well":             {func(*apitype.Shard) {}, "ok", ""},
-		"blocked":                 {func(s *apitype.Shard) { s.Health, s.Blocked = string(shard.Replaceable), "nobody is left" }, "bad", "nobody is left"},
-		"no primary":              {func(s *apitype.Shard) { s.Health = string(shard.None) }, "bad", "no primary"},
-		"stuck":                   {func(s *apitype.Shard) { s.Health = string(shard.Stuck) }, "bad", "may still take writes"},
-		"unattended":              {func(s *apitype.Shard) { s.Health = string(shard.Unattended) }, "bad", "unattended"},
-		"doubtful":                {func(s *apitype.Shard) { s.Health = string(shard.Doubtful) }, "warn", "doubtful"},
-		"paused":                  {func(s *apitype.Shard) { s.Paused = &apitype.ShardPause{By: "ann"} }, "warn", "paused by ann"},
-		"alone":                   {func(s *apitype.Shard) { s.Nodes = s.Nodes[:1] }, "warn", "nothing could take over"},
-		"fence not armed":         {func(s *apitype.Shard) { s.Nodes[0].Armed = false }, "warn", "fence"},
-		"two versions":            {func(s *apitype.Shard) { s.Nodes[1].Version = "7.0" }, "warn", "7.0, 7.2"},
-		"a silent agent":          {func(s *apitype.Shard) { s.Nodes[1].AgentLives = false }, "warn", "agent of b:1 is silent"},
-		"a node that is down":     {func(s *apitype.Shard) { s.Nodes[1].Condition = string(shard.Down) }, "warn", "b:1 is down"},
-		"another lineage":         {func(s *apitype.Shard) { s.Nodes[1].InStep = false }, "warn", "another lineage"},
-		"a link that is down":     {func(s *apitype.Shard) { s.Nodes[1].LinkUp = new(false) }, "warn", "link is down"},
-		"a node with trouble":     {func(s *apitype.Shard) { s.Nodes[1].Trouble = "its disk is full" }, "warn", "its disk is full"},
-		"no member yet":           {func(s *apitype.Shard) { s.Nodes = append(s.Nodes, replica()); s.Nodes[2].Member = false }, "warn", "no member yet"},
-		"a priority that is zero": {func(s *apitype.Shard) { s.Nodes[1].Priority = 0 }, "ok", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := whole()
-			c.change(&s)
-			found := judgeShard(s)
-			if verdict, says := worst(found); verdict != c.want || !strings.Contains(says, c.says) {
-				t.Errorf("%s: %q; want %s and %q", verdict, says, c.want, c.says)
-			}
-			wantAdvice(t, found)
-		})
-	}
-}
-
 // wantAdvice wants what to do, and where that is explained, with everything that is not well.
 func wantAdvice(t *testing.T, found []Finding) {
 	t.Helper()
@@ -85,28 +43,6 @@ func wantAdvice(t *testing.T, found []Finding) {
 		if f.Verdict != "ok" && (f.Do == "" || f.See == "") {
 			t.Errorf("no advice with %+v", f)
 		}
-	}
-}
-
-func TestDoctorJudgesPeers(t *testing.T) {
-	others := []apitype.CachePeer{{Self: true}, {URL: "tcp://b:1", Link: "up"}}
-	for name, c := range map[string]struct {
-		cluster apitype.CacheCluster
-		want    string
-	}{
-		"a member":          {apitype.CacheCluster{Self: "a", Member: true, Peers: others}, "ok"},
-		"without majority":  {apitype.CacheCluster{Self: "a", Member: true, Partitioned: true, Majority: 2, Connected: 1, Peers: others}, "bad"},
-		"waits to be added": {apitype.CacheCluster{Self: "a", Peers: others}, "warn"},
-		"a link is down":    {apitype.CacheCluster{Self: "a", Member: true, Peers: []apitype.CachePeer{{Link: "down"}}}, "warn"},
-		"with trouble":      {apitype.CacheCluster{Self: "a", Member: true, Trouble: "clocks differ", Peers: others}, "warn"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			found := judgePeer("http://a", c.cluster)
-			if verdict, says := worst(found); verdict != c.want {
-				t.Errorf("%s: %q; want %s", verdict, says, c.want)
-			}
-			wantAdvice(t, found)
-		})
 	}
 }
 
@@ -154,41 +90,19 @@ func TestDoctorAsksServers(t *testing.T) {
 	}
 }
 
-// queues is an Admin of which only the queues are asked.
+// queues is an Admin with one queue.
 type queues struct {
 	dispatch.Admin
 	state dispatch.Overview
+	keys  []dispatch.KeyRecord
 }
 
 func (q queues) Queues(context.Context) ([]dispatch.Overview, error) {
 	return []dispatch.Overview{q.state}, nil
 }
 
-func TestDoctorJudgesQueues(t *testing.T) {
-	held := []dispatch.HolderCount{{Instance: lease.Instance{Name: "a"}, Keys: 1}}
-	for name, c := range map[string]struct {
-		queue      dispatch.Overview
-		want, says string
-	}{
-		"nothing to do":          {dispatch.Overview{}, "ok", ""},
-		"at work":                {dispatch.Overview{Depth: 3, Keys: 2, Oldest: time.Second, Holders: held}, "ok", ""},
-		"nobody delivers":        {dispatch.Overview{Depth: 3, Keys: 2}, "bad", "no instance delivers it; its depth is 3"},
-		"blocked":                {dispatch.Overview{Depth: 3, Keys: 1, Blocked: 1, Holders: held}, "bad", "1 key blocked"},
-		"dead letters":           {dispatch.Overview{DeadLetters: 2}, "warn", "2 messages dead-lettered"},
-		"slow":                   {dispatch.Overview{Depth: 3, Keys: 1, Oldest: time.Hour, Holders: held}, "warn", "the oldest message waits for 1h"},
-		"scheduled, not yet due": {dispatch.Overview{Scheduled: 1}, "ok", ""},
-		"scheduled, overdue, and nobody is there": {dispatch.Overview{Scheduled: 1, Oldest: 5 * time.Second}, "bad", "no instance delivers it"},
-		"scheduled, just due":                     {dispatch.Overview{Scheduled: 1, Oldest: 500 * time.Millisecond, Holders: held}, "ok", ""},
-	} {
-		c.queue.Queue = "orders"
-		found, err := checkQueues(t.Context(), queues{state: c.queue})
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		if verdict, says := worst(found); verdict != c.want || !strings.Contains(says, c.says) {
-			t.Errorf("%s: %s %q, want %s %q", name, verdict, says, c.want, c.says)
-		}
-	}
+func (q queues) Keys(context.Context, dispatch.KeyQuery) ([]dispatch.KeyRecord, error) {
+	return q.keys, nil
 }
 
 // listed is a job.Store of which only the jobs are asked.
@@ -207,36 +121,62 @@ func (l listed) List(_ context.Context, q job.Query) (out []job.Job, now time.Ti
 	return out, l.now, nil
 }
 
-func TestDoctorJudgesJobs(t *testing.T) {
+// The doctor reports what is well of a part, and each of its needs with the subject. What those are, package attention tests.
+func TestDoctorReportsParts(t *testing.T) {
 	now := time.Now()
-	failed := job.Alarm{ID: "a", Reason: job.Failed, Why: "exit code 3", Scheduled: now, Raised: now}
-	sent := failed
-	sent.Sent = true
+	jobs := listed{now: now, jobs: []job.Job{{Name: "backup", Next: now.Add(-time.Hour), Alarm: job.Alarm{ID: "a", Reason: job.Failed, Raised: now}}}}
+	for i := range jobPage {
+		jobs.jobs = append([]job.Job{{Name: fmt.Sprintf("a%d", 20000-i)}}, jobs.jobs...) // it is on the second page
+	}
+	checks := checks.NewMemory(checks.Options{})
+	if _, err := checks.Configure(t.Context(), monitor.Configuration{Checks: []monitor.Check{{Name: "web", Interval: time.Second}}, Origin: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	refused := dispatch.KeyRecord{Key: "a", Head: "a0", State: dispatch.Delayed, Reason: "refused: no such account"}
 	for name, c := range map[string]struct {
-		job      job.Job
-		hasSinks bool
-		want     []string // verdict and text of each finding
+		check func(context.Context) ([]Finding, error)
+		want  []string // how verdict, check and text of each finding begin
 	}{
-		"on time":              {job.Job{Next: now.Add(time.Hour)}, false, []string{"ok 1001 jobs, of which 0 run now"}},
-		"overdue":              {job.Job{Next: now.Add(-time.Hour)}, false, []string{"ok", "bad backup is overdue for 1h"}},
-		"overdue, paused":      {job.Job{Next: now.Add(-time.Hour), PausedBy: "ann"}, false, []string{"ok"}},
-		"failed, nobody told":  {job.Job{Alarm: failed}, false, []string{"ok", "warn backup: the run of ", "warn backup: its alarm is sent to no one"}},
-		"failed, on its way":   {job.Job{Alarm: failed}, true, []string{"ok", "warn backup: the run of "}},
-		"failed, told":         {job.Job{Alarm: sent}, false, []string{"ok", "warn backup: the run of "}},
-		"failed, a webhook":    {job.Job{Alarm: failed, Definition: job.Definition{AlarmURL: "http://x"}}, false, []string{"ok", "warn backup: the run of "}},
-		"overdue, nobody told": {job.Job{Next: now.Add(-time.Hour), Alarm: failed}, false, []string{"ok", "bad backup is overdue", "warn backup: its alarm is sent to no one"}},
+		"queues": {
+			func(ctx context.Context) ([]Finding, error) {
+				return checkQueues(ctx, queues{state: dispatch.Overview{Queue: "orders", Depth: 3, Keys: 2, Blocked: 1, Delayed: 1}, keys: []dispatch.KeyRecord{{Key: "b"}, refused, refused}})
+			},
+			[]string{"ok queues 1 queue, with a depth of 3 in all", "bad queue orders: 3 waiting, no instance", "bad queue orders: 1 key blocked", "bad queue orders a: Its target refuses it"},
+		},
+		"jobs": {
+			func(ctx context.Context) ([]Finding, error) { return checkJobs(ctx, jobs, false) },
+			[]string{"ok jobs 1001 jobs, of which 0 run now", "bad job backup: overdue for 1 h", "warn job backup: its alarm is sent to no one"},
+		},
+		"monitor": {
+			func(ctx context.Context) ([]Finding, error) { return checkMonitor(ctx, checks) },
+			[]string{"ok monitor 0 sources of 1 check, 0 alarms open", "bad monitor no instance watches 64 of", "warn monitor there is no sink"},
+		},
+		"a shard": {
+			func(context.Context) ([]Finding, error) {
+				return judgeShard(apitype.Shard{Name: "orders", Health: string(shard.Stuck), Nodes: []apitype.ShardNode{
+					{Address: "b:1", Condition: string(shard.Up), Member: true, AgentLives: true, InStep: true}, {Address: "c:1", Condition: string(shard.Up), Member: true, AgentLives: true, InStep: true, Priority: 100},
+				}}), nil
+			},
+			[]string{"bad shard orders: Its primary is silent", "ok shard orders: b:1 is never promoted by itself"},
+		},
+		"a peer": {
+			func(context.Context) ([]Finding, error) {
+				return judgePeer(apitype.CacheCluster{Self: "a", Member: true, Trouble: "clocks differ"}), nil
+			},
+			[]string{"ok cache a is a member", "warn cache a: clocks differ"},
+		},
+		"a peer that is alone": {
+			func(context.Context) ([]Finding, error) {
+				return judgePeer(apitype.CacheCluster{Self: "a", Member: true, Partitioned: true}), nil
+			},
+			[]string{"bad cache a: alone"},
+		},
 	} {
-		c.job.Name = "backup"
-		all := listed{now: now}
-		for i := range jobPage {
-			all.jobs = append(all.jobs, job.Job{Name: fmt.Sprintf("a%d", 10000+i)}) // it is on the second page
-		}
-		all.jobs = append(all.jobs, c.job)
-		found, err := checkJobs(t.Context(), all, c.hasSinks)
+		found, err := c.check(t.Context())
 		wantAdvice(t, found)
 		right := err == nil && len(found) == len(c.want)
 		for i, f := range found {
-			right = right && strings.HasPrefix(f.Verdict+" "+f.Says, c.want[i])
+			right = right && strings.HasPrefix(f.Verdict+" "+f.Check+" "+f.Says, c.want[i])
 		}
 		if !right {
 			t.Errorf("%s: %+v, %v; want %q", name, found, err, c.want)
@@ -246,17 +186,18 @@ func TestDoctorJudgesJobs(t *testing.T) {
 	if _, err := st.Jobs().Change(t.Context(), "backup", job.Define("backup", job.Definition{Schedule: "@daily"})); err != nil {
 		t.Fatal(err)
 	}
-	if found := checkParts(t.Context(), st, lease.Timing{}); !slices.ContainsFunc(found, func(f Finding) bool { return f.Check == "jobs" && f.Verdict == "ok" }) {
+	if found := checkParts(t.Context(), st); !slices.ContainsFunc(found, func(f Finding) bool { return f.Check == "jobs" && f.Verdict == "ok" }) {
 		t.Errorf("a store with a job: %+v", found)
 	}
 }
 
+// How long a role may be vacant although a standby waits, the timing of the standby says.
 func TestDoctorFindsVacantRoles(t *testing.T) {
-	st := memory.New(nil)
+	now := time.Now()
+	st := memory.New(func() time.Time { return now })
 	ctx := t.Context()
-	timing := lease.Timing{Interval: time.Minute, Timeout: time.Hour} // nobody renews, and nobody lapses
 	start := func(name string) string {
-		s := lease.Session{ID: lease.NewID(), Instance: lease.NewInstance(name, ""), Timing: timing}
+		s := lease.Session{ID: lease.NewID(), Instance: lease.NewInstance(name, ""), Timing: lease.Timing{Interval: time.Minute, Timeout: time.Hour}}
 		if _, err := st.StartSession(ctx, s); err != nil {
 			t.Fatal(err)
 		}
@@ -267,26 +208,31 @@ func TestDoctorFindsVacantRoles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	check := func(t lease.Timing, want string, says string) func(*testing.T) {
-		return func(test *testing.T) {
-			found, err := checkRoles(ctx, st, t)
-			verdict, said := worst(found)
-			if err != nil || verdict != want || !strings.Contains(said, says) {
-				test.Errorf("%s: %q, %v; want %s and %q", verdict, said, err, want, says)
-			}
-			wantAdvice(test, found)
+	check := func(name, want string, says string) {
+		found, err := checkRoles(ctx, st)
+		verdict, said := worst(found)
+		if err != nil || verdict != want || !strings.Contains(said, says) {
+			t.Errorf("%s: %s: %q, %v; want %s and %q", name, verdict, said, err, want, says)
 		}
+		wantAdvice(t, found)
 	}
-	t.Run("held", check(timing, "ok", ""))
+	check("held", "ok", "")
 	if err := st.Release(ctx, lease.ReleaseRequest{Lease: id, Session: holder, Term: l.Term}); err != nil {
 		t.Fatal(err)
 	}
-	t.Run("vacant", check(timing, "warn", "has no standby"))
-	if _, err := st.Join(ctx, id, start("ben")); err != nil {
+	check("vacant", "warn", "no standby")
+	standby := start("ben")
+	if _, err := st.Join(ctx, id, standby); err != nil {
 		t.Fatal(err)
 	}
-	t.Run("changes hands", check(timing, "warn", "changes hands"))
-	t.Run("vacant for too long", check(lease.Timing{Interval: 0, Timeout: 0}, "bad", "though 1 wait"))
+	check("changes hands", "warn", "changes hands")
+	for range 2 {
+		now = now.Add(31 * time.Minute)
+		if _, err := st.RenewSession(ctx, standby); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check("vacant for too long", "bad", "though 1 wait")
 }
 
 func TestDoctorJudgesTheStore(t *testing.T) {
@@ -318,28 +264,27 @@ func TestDoctorJudgesTheStore(t *testing.T) {
 	}
 }
 
-// Wherever the doctor sends a person, there is something to read.
+// Wherever the doctor sends an operator, there is something to read.
 func TestDoctorsReferences(t *testing.T) {
-	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var all []string
-	for _, path := range files {
-		text, err := os.ReadFile(path)
+	for _, folder := range []string{".", filepath.Join("..", "attention")} {
+		files, err := filepath.Glob(filepath.Join(folder, "*.go"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range regexp.MustCompile(`"(docs/[a-z-]+\.md(?:#[a-z0-9-]+)?)"`).FindAllStringSubmatch(string(text), -1) {
-			all = append(all, m[1])
-		}
-		for _, m := range regexp.MustCompile(`shardBook\+"(#[a-z-]+)"`).FindAllStringSubmatch(string(text), -1) {
-			all = append(all, shardBook+m[1])
+		for _, path := range files {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range regexp.MustCompile(`"(docs/[a-z-]+\.md(?:#[a-z0-9-]+)?)"`).FindAllStringSubmatch(string(text), -1) {
+				all = append(all, m[1])
+			}
 		}
 	}
 	slices.Sort(all)
 	all = slices.Compact(all)
-	if len(all) < 20 {
+	if len(all) < 30 {
 		t.Errorf("only %d found: %v", len(all), all)
 	}
 	for _, ref := range all {

@@ -1,6 +1,11 @@
 package doctor
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+
+	"github.com/understudy-ha/understudy/internal/attention"
+)
 
 // Finding is one line of a doctor's report.
 type Finding struct {
@@ -16,7 +21,7 @@ func well(check, format string, args ...any) Finding {
 	return Finding{Check: check, Verdict: "ok", Says: fmt.Sprintf(format, args...)}
 }
 
-// warn and bad say what is the matter; does adds what to do.
+// warn and bad say what is the matter; withAdvice adds what to do.
 func warn(check, format string, args ...any) Finding {
 	return Finding{Check: check, Verdict: "warn", Says: fmt.Sprintf(format, args...)}
 }
@@ -28,4 +33,16 @@ func bad(check, format string, args ...any) Finding {
 func (f Finding) withAdvice(see, format string, args ...any) Finding {
 	f.Do, f.See = fmt.Sprintf(format, args...), see
 	return f
+}
+
+// findings are a part's needs as the doctor reports them.
+func findings(needs []attention.Need) (out []Finding) {
+	for _, n := range needs {
+		says := n.What
+		if about := strings.TrimSpace(n.Subject + " " + n.Item); about != "" {
+			says = about + ": " + says
+		}
+		out = append(out, Finding{Check: n.Part, Verdict: n.Severity, Says: says, Do: n.Do, See: n.See})
+	}
+	return out
 }

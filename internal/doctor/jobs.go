@@ -2,8 +2,8 @@ package doctor
 
 import (
 	"context"
-	"time"
 
+	"github.com/understudy-ha/understudy/internal/attention"
 	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/job"
 	"github.com/understudy-ha/understudy/store"
@@ -25,7 +25,7 @@ func checkJobs(ctx context.Context, jobs job.Store, hasSinks bool) (out []Findin
 			if _, on := j.Running(); on {
 				running++
 			}
-			out = append(out, judgeJob(j, now, hasSinks)...)
+			out = append(out, findings(attention.Job(j, now, hasSinks))...)
 		}
 		if len(page) < jobPage {
 			break
@@ -36,27 +36,6 @@ func checkJobs(ctx context.Context, jobs job.Store, hasSinks bool) (out []Findin
 		return nil, nil
 	}
 	return append([]Finding{well("jobs", "%s, of which %d run now", termtext.Count(total, "job"), running)}, out...), nil
-}
-
-func judgeJob(j job.Job, now time.Time, hasSinks bool) (out []Finding) {
-	since, overdue := j.OverdueSince(now)
-	a := j.Alarm
-	if overdue {
-		out = append(out, bad("job", "%s is overdue for %s: no instance that offers it runs", j.Name, termtext.Brief(now.Sub(since))).
-			withAdvice("docs/runbook.md#understudyjoboverdue", "start an instance that offers it: understudy job run %[1]s …, or jobs: in the server's file; or give it up: understudy job forget %[1]s", j.Name))
-	} else if a.Stands() {
-		run := a.Again
-		if run.State == "" {
-			run = job.Run{Scheduled: a.Scheduled, State: a.Reason, Why: a.Why}
-		}
-		out = append(out, warn("job", "%s: the run of %s is %s: %s", j.Name, run.Scheduled.UTC().Format(time.RFC3339), run.State, run.Why).
-			withAdvice("docs/runbook.md#understudyjobbad", "run: understudy job runs %[1]s, and job logs %[1]s; a good run ends this: understudy job trigger %[1]s", j.Name))
-	}
-	if a.Stands() && !a.Sent && j.Definition.AlarmURL == "" && !hasSinks {
-		out = append(out, warn("job", "%s: its alarm is sent to no one: no sink is set", j.Name).
-			withAdvice("docs/sinks.md", "start the job with --alarm URL, or give the monitor a sink"))
-	}
-	return out
 }
 
 // hasSinks reports whether the store's monitor has sinks.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/api/client"
+	"github.com/understudy-ha/understudy/internal/attention"
 	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/internal/usererr"
 )
@@ -129,31 +130,14 @@ func (q *Servers) cache(ctx context.Context, server string) []Finding {
 	case err != nil:
 		return []Finding{warn("cache", "%s does not tell how its peer is: %v", server, err).withAdvice("docs/operations.md#doctor", "give its token: --token-file")}
 	}
-	return judgePeer(server, v)
+	return judgePeer(v)
 }
 
-func judgePeer(server string, v apitype.CacheCluster) (out []Finding) {
-	const see = "docs/cache.md#when-things-go-wrong"
-	switch {
-	case v.Partitioned:
-		out = append(out, bad("cache", "%s reaches %d peers, and needs %d for a majority: it may fetch nothing", v.Self, v.Connected, v.Majority).
-			withAdvice("docs/runbook.md#understudycachepartitioned", "start the others, or see to the network between them"))
-	case !v.Member:
-		out = append(out, warn("cache", "%s is no member of the cluster", v.Self).
-			withAdvice("docs/cache.md#members", "add this peer to the list of every other peer, one at a time, and reload"))
-	default:
+func judgePeer(v apitype.CacheCluster) (out []Finding) {
+	if v.Member && !v.Partitioned {
 		out = append(out, well("cache", "%s is a member, with %d others", v.Self, max(0, len(v.Peers)-1)))
 	}
-	if v.Trouble != "" {
-		out = append(out, warn("cache", "%s: %s", v.Self, v.Trouble).withAdvice(see, "see there"))
-	}
-	for _, p := range v.Peers {
-		if !p.Self && p.Link != "up" {
-			out = append(out, warn("cache", "%s (%s): the link to %s is %s", v.Self, server, p.URL, p.Link).
-				withAdvice("docs/runbook.md#understudycachelinkdown", "is that peer running?"))
-		}
-	}
-	return out
+	return append(out, findings(attention.Cache(v))...)
 }
 
 // get asks for a page, of which it reads the beginning.
