@@ -31,6 +31,11 @@ type codedError struct {
 func (e codedError) Error() string { return e.text }
 func (e codedError) Unwrap() error { return e.is }
 
+// tooManyError: a server has had too many requests. It is after how many milliseconds to come back.
+type tooManyError int64
+
+func (tooManyError) Error() string { return "too many requests" }
+
 var (
 	// errRefused: a refusal that no error of this program stands for.
 	errRefused = errors.New("refused")
@@ -69,6 +74,8 @@ func apiError(err error) error {
 	}
 	text := fmt.Sprintf("the server refused with %d: %s", answer.Status, termtext.Line(answer.Error()))
 	switch {
+	case answer.Status == http.StatusTooManyRequests:
+		return codedError{text, answer.Code, tooManyError(answer.RetryAfterMS)}
 	case answer.Code == client.NotUnderstudy && answer.Status >= http.StatusInternalServerError:
 		// What stands before the server says that it is not there, or did not answer.
 		return codedError{answer.Detail, answer.Code, lease.ErrUnknown}

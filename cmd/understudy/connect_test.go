@@ -96,41 +96,78 @@ func TestPatient(t *testing.T) {
 	})
 }
 
-// TestWatchersOutlastRefusals: what watches until it is interrupted does not end when a server has had too many requests.
-func TestWatchersOutlastRefusals(t *testing.T) {
-	for name, watch := range map[string]func(context.Context, *app, *client.Client) error{
-		"role": func(ctx context.Context, a *app, c *client.Client) error { return a.watchRole(ctx, c, "r") },
-		"shard": func(ctx context.Context, a *app, c *client.Client) error {
-			return a.printPrimaryChanges(ctx, c, "s", make(chan struct{}))
+// watchers are the commands that look again and again, until they are interrupted or what they wait for has happened.
+func watchers() map[string]func(context.Context, *app, *client.Client) error {
+	return map[string]func(context.Context, *app, *client.Client) error{
+		"role":   func(ctx context.Context, a *app, c *client.Client) error { return a.watchRole(ctx, c, "r") },
+		"shard":  func(ctx context.Context, a *app, c *client.Client) error { return a.watchPrimary(ctx, c, "s") },
+		"status": func(ctx context.Context, a *app, c *client.Client) error { return a.watchStatus(ctx, c) },
+		"job logs": func(ctx context.Context, a *app, c *client.Client) error {
+			return a.printLogs(ctx, c, "j", client.LatestRun, true)
 		},
-		"cache": func(ctx context.Context, a *app, c *client.Client) error { return a.watchCache(ctx, c, "") },
-	} {
+		"queue wait": func(ctx context.Context, a *app, c *client.Client) error {
+			return a.waitFor(ctx, c, "q", []string{"m"})
+		},
+		"shard switchover": func(ctx context.Context, a *app, c *client.Client) error {
+			_, err := a.waitForPlan(ctx, c, "s", "id", func(shardSeen) {})
+			return err
+		},
+	}
+}
+
+// inBubble is a client in a bubble: answers gives the status and the body of each request, or an error in their place. The stream of
+// events has the state, and is silent otherwise.
+func inBubble(t *testing.T, answers func(r *http.Request) (status int, body string, err error)) *client.Client {
+	c, err := client.New(client.Config{URL: "http://x", HTTP: httpClient(roundTrip(func(r *http.Request) (*http.Response, error) {
+		state := r.URL.Query().Has("state")
+		if r.URL.Path == "/v1/events" && !state {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		}
+		status, body, err := answers(r)
+		if err != nil {
+			return nil, err
+		}
+		if state && status == http.StatusOK {
+			body = "event: state\ndata: {}\n\n"
+		}
+		return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {"application/json"}, "Retry-After": {"40"}}, Body: io.NopCloser(strings.NewReader(body))}, nil
+	}))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+const (
+	// unfinished is an answer after which every command looks again.
+	unfinished = `{"queue":"q","state":"running"}`
+	tooMany    = `{"code":"too_many_requests","detail":"too many","retry_after_ms":40000}`
+)
+
+// TestWatchersOutlastRefusals: what looks again and again does not end when a server has had too many requests, and says to come
+// back after longer than any one look takes.
+func TestWatchersOutlastRefusals(t *testing.T) {
+	all := watchers()
+	all["cache"] = func(ctx context.Context, a *app, c *client.Client) error { return a.watchCache(ctx, c, "") }
+	for name, watch := range all {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				started, reads, refused := time.Now(), 0, 0
-				c, err := client.New(client.Config{URL: "http://x", HTTP: httpClient(roundTrip(func(r *http.Request) (*http.Response, error) {
-					out := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader("{}"))}
+				c := inBubble(t, func(r *http.Request) (int, string, error) {
 					switch {
-					case r.URL.Path == "/v1/events": // of no interest here
-						<-r.Context().Done()
-						return nil, r.Context().Err()
-					case r.URL.Path == "/v1/cache-peers":
+					case r.URL.Path == "/v1/cache-peers" && name == "cache":
 					case time.Since(started) < 10*time.Second:
 						refused++
-						out.StatusCode, out.Header = http.StatusTooManyRequests, http.Header{"Retry-After": {"8"}}
-						out.Body = io.NopCloser(strings.NewReader(`{"code":"too_many_requests","detail":"too many","retry_after_ms":8000}`))
+						return http.StatusTooManyRequests, tooMany, nil
 					default:
 						reads++
 					}
-					return out, nil
-				}))})
-				if err != nil {
-					t.Fatal(err)
-				}
+					return http.StatusOK, unfinished, nil
+				})
 				ctx, cancel := context.WithCancel(t.Context()) // by the operator: there is no deadline
-				defer time.AfterFunc(time.Minute, cancel).Stop()
-				var out bytes.Buffer
-				a := &app{stdout: &out, stderr: io.Discard, output: "table"}
+				defer time.AfterFunc(2*time.Minute, cancel).Stop()
+				a := &app{stdout: io.Discard, stderr: io.Discard, output: "table"}
 				a.Log = slog.New(slog.DiscardHandler)
 				if err := watch(ctx, a, c); err != nil && ctx.Err() == nil || reads == 0 || refused > 2 {
 					t.Errorf("after %v it ended with %v, refused %d times and answered %d times", time.Since(started), err, refused, reads)
@@ -140,44 +177,71 @@ func TestWatchersOutlastRefusals(t *testing.T) {
 	}
 }
 
-// TestRoleWatchSaysThatItIsBlind: the last line of role watch may be out of date while nobody answers. It says so, once, and when
+// TestWatchersSayThatTheyAreBlind: what was printed last may be out of date while nobody answers. The log says so, once, and when
 // that is over.
-func TestRoleWatchSaysThatItIsBlind(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		started := time.Now()
-		c, err := client.New(client.Config{URL: "http://x", HTTP: httpClient(roundTrip(func(r *http.Request) (*http.Response, error) {
-			out := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader("{}"))}
-			switch passed := time.Since(started); {
-			case r.URL.Path == "/v1/events":
-				<-r.Context().Done()
-				return nil, r.Context().Err()
-			case passed > 10*time.Second && passed < 20*time.Second:
-				return nil, errors.New("connection refused")
-			case passed > 30*time.Second && passed < 5*time.Minute:
-				out.StatusCode, out.Body = http.StatusServiceUnavailable, io.NopCloser(strings.NewReader(`{"code":"store_unavailable","detail":"it is down"}`))
+func TestWatchersSayThatTheyAreBlind(t *testing.T) {
+	for name, watch := range watchers() {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				started := time.Now()
+				c := inBubble(t, func(*http.Request) (int, string, error) {
+					switch passed := time.Since(started); {
+					case passed > 10*time.Second && passed < 20*time.Second:
+						return 0, "", errors.New("connection refused")
+					case passed > 30*time.Second && passed < time.Minute:
+						return http.StatusServiceUnavailable, `{"code":"store_unavailable","detail":"it is down"}`, nil
+					case passed >= time.Minute && passed < 2*time.Minute:
+						return http.StatusInternalServerError, `{"code":"internal","detail":"see the log"}`, nil
+					case passed >= 2*time.Minute && passed < 5*time.Minute:
+						return http.StatusOK, "{", nil // the end came in the middle of the answer
+					}
+					return http.StatusOK, unfinished, nil
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
+				defer cancel()
+				var log bytes.Buffer
+				a := &app{stdout: io.Discard, stderr: &log, output: "table"}
+				if err := a.logAs("", ""); err != nil {
+					t.Fatal(err)
+				}
+				_ = watch(ctx, a, c)
+				var levels []string
+				for line := range strings.Lines(log.String()) {
+					if _, after, ok := strings.Cut(line, "level="); ok { // another one says which run it is
+						levels = append(levels, strings.Fields(after)[0])
+					}
+				}
+				if !slices.Equal(levels, []string{"WARN", "INFO", "WARN", "INFO"}) || !strings.Contains(log.String(), "connection refused") || !strings.Contains(log.String(), "it is down") {
+					t.Errorf("two outages were logged so:\n%s", log.String())
+				}
+			})
+		})
+	}
+}
+
+// TestPlanThatCannotBeFollowed: who asked for a switchover, and then cannot read how it goes, is told that it may be carried out.
+func TestPlanThatCannotBeFollowed(t *testing.T) {
+	for status, body := range map[int]string{http.StatusTooManyRequests: tooMany, http.StatusForbidden: `{"code":"missing_scope","detail":"not yours"}`} {
+		synctest.Test(t, func(t *testing.T) {
+			asked := false
+			c := inBubble(t, func(r *http.Request) (int, string, error) {
+				switch {
+				case asked:
+					return status, body, nil
+				case r.Method == http.MethodPost:
+					asked = true
+					return http.StatusAccepted, `{"request":"id"}`, nil
+				}
+				return http.StatusOK, unfinished, nil
+			})
+			a := &app{stdout: io.Discard, stderr: io.Discard, output: "table"}
+			a.Log = slog.New(slog.DiscardHandler)
+			err := a.askForPlan(t.Context(), c, "s", shard.Request{Kind: shard.Switchover, Timeout: time.Second}, planFlags{wait: defaultWait})
+			if err == nil || !strings.Contains(err.Error(), `the switchover of shard "s" may still be carried out`) {
+				t.Errorf("%d: %v", status, err)
 			}
-			return out, nil
-		}))})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
-		defer cancel()
-		var log bytes.Buffer
-		a := &app{stdout: io.Discard, stderr: &log, output: "table"}
-		if err := a.logAs("", ""); err != nil {
-			t.Fatal(err)
-		}
-		_ = a.watchRole(ctx, c, "r")
-		var levels []string
-		for line := range strings.Lines(log.String()) {
-			_, after, _ := strings.Cut(line, "level=")
-			levels = append(levels, strings.Fields(after)[0])
-		}
-		if !slices.Equal(levels, []string{"WARN", "INFO", "WARN", "INFO"}) || !strings.Contains(log.String(), "connection refused") || !strings.Contains(log.String(), "it is down") {
-			t.Errorf("two outages were logged so:\n%s", log.String())
-		}
-	})
+		})
+	}
 }
 
 // TestPatientReusesConnections: requests that were too many do not make connections.

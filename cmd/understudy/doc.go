@@ -12,6 +12,7 @@
 //	root.go         the root command and the global flags; app.go has their values, the log and the timeouts
 //	endpoint.go     whether a command uses a server or a store, and opens the store
 //	api.go          how a command calls the API: callAPI, apiRunE, withAPI, withRunningAPI; httpclient.go is the client's transport
+//	lookagain.go    how a command that watches or waits reads the same thing again and again
 //	inprocess.go    the API that answers within this process
 //	apierror.go     what an error of the API means; exit.go: the exit code of an error
 //	args.go         checks of arguments; help.go: the help text

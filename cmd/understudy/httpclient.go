@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/internal/backoff"
 )
 
@@ -84,11 +83,11 @@ const longestTold = time.Minute
 // waitAsTold reports whether err says that the server has had too many requests, and then waits as long as it says, and a
 // bit more: those who were refused together do not come back together.
 func waitAsTold(ctx context.Context, err error) bool {
-	refused, ok := errors.AsType[*client.Error](err)
-	if !ok || refused.Status != http.StatusTooManyRequests {
+	told, ok := errors.AsType[tooManyError](apiError(err))
+	if !ok {
 		return false
 	}
-	wait := min(max(time.Duration(refused.RetryAfterMS)*time.Millisecond, leastPause), longestTold)
+	wait := min(max(time.Duration(told)*time.Millisecond, leastPause), longestTold)
 	backoff.Sleep(ctx, wait+backoff.Random(time.Second))
 	return true
 }

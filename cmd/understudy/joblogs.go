@@ -10,7 +10,6 @@ import (
 
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/api/client"
-	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/job"
 )
@@ -45,32 +44,33 @@ const followEvery = time.Second
 // printLogs prints the output of a run as far as it is kept, and if it follows, what is written until the run has ended, by every
 // attempt. A look without an answer does not end it.
 func (a *app) printLogs(ctx context.Context, c *client.Client, name, run string, follow bool) error {
-	printed := logPrinter{app: a}
-	for shown := 0; ; {
-		call, cancel := context.WithTimeout(ctx, callTimeout)
-		r, err := c.Run(call, name, run)
-		cancel()
-		switch {
-		case err != nil && follow && ctx.Err() != nil:
-			return nil // interrupted
-		case err != nil && follow && (waitAsTold(ctx, err) || mayRecover(apiError(err))):
-			a.Log.Warn("the run cannot be read; trying again", "job", name, "err", apiError(err))
-		case err != nil:
-			return err
-		case a.json() && !follow:
-			return a.printJSON(r)
-		default:
-			run = client.RunName(r.Run) // a later one is another
-			if follow && r.Attempt != shown {
-				shown = r.Attempt // the latest run may be one before that of a trigger: say which it is
-				fmt.Fprintf(a.stderr, "(run %s)\n", termtext.Text(runText(r.Run)))
-			}
-			printed.print(r)
+	printed, shown := logPrinter{app: a}, 0
+	look := func(ctx context.Context) (time.Duration, error) {
+		r, err := c.Run(ctx, name, run)
+		if err != nil {
+			return 0, err
 		}
-		if err == nil && (!follow || job.State(r.State).Ended()) || !backoff.Sleep(ctx, followEvery) {
-			return nil
+		if a.json() && !follow {
+			return 0, a.printJSON(r)
 		}
+		run = client.RunName(r.Run) // a later one is another
+		if follow && r.Attempt != shown {
+			shown = r.Attempt // the latest run may be one before that of a trigger: say which it is
+			fmt.Fprintf(a.stderr, "(run %s)\n", termtext.Text(runText(r.Run)))
+		}
+		printed.print(r)
+		if job.State(r.State).Ended() {
+			return 0, nil
+		}
+		return followEvery, nil
 	}
+	if follow {
+		return a.lookAgain(ctx, looks{subject: []any{"job", name}, timeout: callTimeout}, look)
+	}
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err := look(call)
+	return err
 }
 
 // logPrinter prints of an output what it has not printed yet.

@@ -12,7 +12,6 @@ import (
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/dispatch"
-	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/internal/usererr"
 	"github.com/understudy-ha/understudy/store"
@@ -247,10 +246,9 @@ func (a *app) waitAll(ctx context.Context, queue string, ids []string) error {
 }
 
 func (a *app) waitFor(ctx context.Context, c *client.Client, queue string, ids []string) error {
-	w := waiter{app: a, api: c}
 	var failed []error
 	for _, id := range ids {
-		b, err := w.wait(ctx, queue, id)
+		b, err := a.awaitFinal(ctx, c, queue, id)
 		if err != nil {
 			return err
 		}
@@ -279,47 +277,30 @@ func waited(ctx context.Context, err error, last string) error {
 	return err
 }
 
-// waiter reads a message until it is final.
-type waiter struct {
-	app *app
-	api *client.Client
-}
-
-// wait returns the message when it is final. While the store does not answer it tries again.
-func (w waiter) wait(ctx context.Context, queue, id string) (apitype.Message, error) {
-	const first, most = 20 * time.Millisecond, time.Second
-	last, reported := "not seen yet", false
-	for next := first; ; next = min(next*3/2, most) {
-		b, err := w.read(ctx, queue, id)
-		switch {
-		case err != nil && ctx.Err() != nil:
-			return b, waited(ctx, context.Cause(ctx), id+" is "+last)
-		case err != nil && mayRecover(err):
-			w.app.Log.Warn("the store does not answer; trying again", "err", err)
-		case err != nil:
-			return b, err
-		case dispatch.State(b.State).IsFinal() && !b.Blocks:
-			return b, nil
-		default:
-			queue, last = b.Queue, endOf(b)
+// awaitFinal returns a message, of whatever queue, when it is final.
+func (a *app) awaitFinal(ctx context.Context, c *client.Client, queue, id string) (m apitype.Message, err error) {
+	const most = time.Second
+	next, last, final, reported := 20*time.Millisecond, "not seen yet", false, false
+	err = a.lookAgain(ctx, looks{subject: []any{"message", id}, timeout: payloadTimeout}, func(ctx context.Context) (pause time.Duration, err error) {
+		if m, err = findMessage(ctx, c, queue, id); err != nil {
+			if queue != "" {
+				err = fmt.Errorf("%s in %s: %w", id, queue, err)
+			}
+			return 0, err
 		}
-		if b.Blocks && !reported {
+		queue, last = m.Queue, endOf(m)
+		if final = dispatch.State(m.State).IsFinal() && !m.Blocks; final {
+			return 0, nil
+		}
+		if m.Blocks && !reported {
 			reported = true
-			fmt.Fprintf(w.app.stderr, "%s waits for an operator (%s); see: understudy queue retry %s\n", termtext.Text(id), termtext.Text(endOf(b)), termtext.Text(id))
+			fmt.Fprintf(a.stderr, "%s waits for an operator (%s); see: understudy queue retry %s\n", termtext.Text(id), termtext.Text(last), termtext.Text(id))
 		}
-		if !backoff.Sleep(ctx, next) {
-			return b, waited(ctx, context.Cause(ctx), id+" is "+last)
-		}
-	}
-}
-
-// read reads the message, in whatever queue it is.
-func (w waiter) read(ctx context.Context, queue, id string) (apitype.Message, error) {
-	ctx, cancel := context.WithTimeout(ctx, payloadTimeout)
-	defer cancel()
-	m, err := findMessage(ctx, w.api, queue, id)
-	if err != nil && queue != "" {
-		err = fmt.Errorf("%s in %s: %w", id, queue, err)
+		pause, next = next, min(next*3/2, most)
+		return pause, nil
+	})
+	if err == nil && !final {
+		err = waited(ctx, context.Cause(ctx), id+" is "+last)
 	}
 	return m, err
 }

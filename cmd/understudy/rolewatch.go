@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -36,66 +35,37 @@ last line may no longer be true: the log says when that starts, and when it ends
 // watchRole prints the primaries of a role whenever they change. It reads them when the history has an event of the role, when
 // one of them could lapse, of which there is no event, and at least once a second.
 func (a *app) watchRole(ctx context.Context, c *client.Client, role string) error {
-	following, stop := context.WithCancelCause(ctx)
-	wake := make(chan struct{}, 1)
-	var events sync.WaitGroup
-	defer events.Wait()
-	defer stop(nil)
-	events.Go(func() {
-		stop(c.Events(following, client.Follow{Part: elect.Space}, func(e apitype.Event) error {
-			if name, _, _ := strings.Cut(e.Subject, "#"); name == role {
-				select {
-				case wake <- struct{}{}:
-				default:
+	ofRole := func(e apitype.Event) bool {
+		name, _, _ := strings.Cut(e.Subject, "#")
+		return name == role
+	}
+	var last []apitype.Primary
+	first := true
+	return wokenBy(ctx, c, client.Follow{Part: elect.Space}, ofRole, func(ctx context.Context, wake <-chan struct{}) error {
+		return a.lookAgain(ctx, looks{[]any{"role", role}, callTimeout, wake}, func(ctx context.Context) (time.Duration, error) {
+			now, err := primariesOf(ctx, c, role)
+			if err != nil {
+				return 0, err
+			}
+			if first || !slices.EqualFunc(last, now, samePrimary) {
+				if err := a.printChange(role, now); err != nil {
+					return 0, err
+				}
+				first, last = false, now
+			}
+			pause := lease.DefaultInterval
+			for _, p := range now {
+				if p.ExpiresInMS > 0 {
+					pause = min(pause, millis(p.ExpiresInMS+1))
 				}
 			}
-			return nil
-		}))
+			return pause, nil
+		})
 	})
-	var last []apitype.Primary
-	blind := false // the last line may no longer be true
-	for first := true; ; {
-		now, err := primariesOf(following, c, role)
-		if err == nil && blind {
-			blind = false
-			a.Log.Info("the primary can be read again", "role", role)
-		}
-		refused, _ := errors.AsType[*client.Error](err)
-		switch {
-		case waitAsTold(following, err):
-		case refused != nil && (refused.Status < 500 || refused.Code == "store_damaged"): // asking again is in vain
-			return err
-		case err != nil && !blind && following.Err() == nil:
-			blind = true
-			a.Log.Warn("the primary cannot be read and may have changed; trying again", "role", role, "err", apiError(err).Error())
-		case err == nil && (first || !slices.EqualFunc(last, now, samePrimary)):
-			if err := a.printChange(role, now); err != nil {
-				return err
-			}
-			first, last = false, now
-		}
-		wait := lease.DefaultInterval
-		for _, p := range now {
-			if p.ExpiresInMS > 0 {
-				wait = min(wait, millis(p.ExpiresInMS+1))
-			}
-		}
-		select {
-		case <-following.Done():
-			if ctx.Err() != nil {
-				return nil // interrupted
-			}
-			return context.Cause(following)
-		case <-wake:
-		case <-time.After(wait):
-		}
-	}
 }
 
 // primariesOf returns no primary of a vacant role.
 func primariesOf(ctx context.Context, c *client.Client, role string) ([]apitype.Primary, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	r, err := c.Role(ctx, role)
 	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Code == "vacant" {
 		return []apitype.Primary{}, nil

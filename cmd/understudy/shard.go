@@ -10,7 +10,6 @@ import (
 
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/api/client"
-	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/shard"
 )
@@ -137,7 +136,7 @@ while the store is down.`,
 		Args: startingWith(shard.ValidateName, "SHARD"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if watch {
-				return a.watchPrimary(c.Context(), args[0])
+				return a.withRunningAPI(c.Context(), func(ctx context.Context, c *client.Client) error { return a.watchPrimary(ctx, c, args[0]) })
 			}
 			return a.showShard(c.Context(), args[0], func(s shardSeen) error {
 				at, err := s.primary()
@@ -153,65 +152,29 @@ while the store is down.`,
 }
 
 // watchPrimary prints where the primary is, and why there is none, at each change. An event of the shard wakes it; a
-// look each second finds what has no event. A store or a server that does not answer is asked again.
-func (a *app) watchPrimary(ctx context.Context, name string) error {
-	return a.withRunningAPI(ctx, func(ctx context.Context, c *client.Client) error {
-		wake := make(chan struct{}, 1)
-		follow := func(ctx context.Context) error {
-			for ctx.Err() == nil {
-				_ = c.Events(ctx, client.Follow{Part: shard.Space, Subject: name}, func(apitype.Event) error {
-					select {
-					case wake <- struct{}{}:
-					default: // it is going to look anyway
-					}
-					return nil
-				})
-				backoff.Sleep(ctx, time.Second)
-			}
-			return nil
-		}
-		return alongside(ctx, follow, func(ctx context.Context) error { return a.printPrimaryChanges(ctx, c, name, wake) })
-	})
-}
-
-func (a *app) printPrimaryChanges(ctx context.Context, c *client.Client, name string, wake <-chan struct{}) error {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
+// look each second finds what has no event.
+func (a *app) watchPrimary(ctx context.Context, c *client.Client, name string) error {
+	ofShard := func(apitype.Event) bool { return true }
 	last := ""
-	for {
-		call, cancel := context.WithTimeout(ctx, callTimeout)
-		shown, err := c.Shard(call, name)
-		cancel()
-		if waitAsTold(ctx, err) {
-			continue
-		}
-		s, err := shardSeen{shown, time.Now()}, shardError(err)
-		var at apitype.ShardPrimary
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err == nil:
-			at, err = s.primary()
-		case errors.Is(err, shard.ErrNotFound):
-			err = fmt.Errorf("%w: no agent has ever reported for shard %q", shard.ErrNoPrimary, name)
-		case mayRecover(err):
-			a.Log.Warn("the shard cannot be read; retrying", "err", err)
-		default:
-			return err
-		}
-		if now := fmt.Sprint(at, err); now != last && (err == nil || errors.Is(err, shard.ErrNoPrimary)) {
-			last = now
-			if err := a.printPrimary(name, at, err); err != nil {
-				return err
+	return wokenBy(ctx, c, client.Follow{Part: shard.Space, Subject: name}, ofShard, func(ctx context.Context, wake <-chan struct{}) error {
+		return a.lookAgain(ctx, looks{[]any{"shard", name}, callTimeout, wake}, func(ctx context.Context) (time.Duration, error) {
+			var at apitype.ShardPrimary
+			s, err := readShard(ctx, c, name)
+			switch {
+			case err == nil:
+				at, err = s.primary()
+			case errors.Is(err, shard.ErrNotFound):
+				err = fmt.Errorf("%w: no agent has ever reported for shard %q", shard.ErrNoPrimary, name)
+			default:
+				return 0, err
 			}
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-wake:
-		case <-tick.C:
-		}
-	}
+			if now := fmt.Sprint(at, err); now != last {
+				last = now
+				return time.Second, a.printPrimary(name, at, err)
+			}
+			return time.Second, nil
+		})
+	})
 }
 
 func (a *app) printPrimary(name string, at apitype.ShardPrimary, why error) error {

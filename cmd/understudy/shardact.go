@@ -125,7 +125,9 @@ Each step is printed as it ends. Exit 1, with the reason, if it was refused or r
 			if err := f.check(); err != nil {
 				return err
 			}
-			return a.askForPlan(c.Context(), args[0], shard.Request{Kind: shard.Switchover, Timeout: timeout}, f)
+			return a.withRunningAPI(c.Context(), func(ctx context.Context, c *client.Client) error {
+				return a.askForPlan(ctx, c, args[0], shard.Request{Kind: shard.Switchover, Timeout: timeout}, f)
+			})
 		},
 	}
 	f.register(c)
@@ -162,7 +164,9 @@ primary is dead or cut off from its clients: what is written to it afterwards is
 					return err
 				}
 			}
-			return a.askForPlan(c.Context(), args[0], shard.Request{Kind: shard.Failover, Force: force}, f)
+			return a.withRunningAPI(c.Context(), func(ctx context.Context, c *client.Client) error {
+				return a.askForPlan(ctx, c, args[0], shard.Request{Kind: shard.Failover, Force: force}, f)
+			})
 		},
 	}
 	f.register(c)
@@ -172,28 +176,26 @@ primary is dead or cut off from its clients: what is written to it afterwards is
 }
 
 // askForPlan puts a request to the agents, and prints each step until the plan has ended.
-func (a *app) askForPlan(ctx context.Context, name string, q shard.Request, f planFlags) error {
-	return a.withRunningAPI(ctx, func(ctx context.Context, c *client.Client) error {
-		waiting, cancel := context.WithTimeout(ctx, f.wait)
-		defer cancel()
-		var err error
-		if q.ID, err = a.requestWhenFree(waiting, c, name, q, f.to); err != nil {
-			return err
-		}
-		p := &progress{app: a, shard: name, request: q.ID, kind: q.Kind}
-		plan, err := waitForPlan(waiting, c, name, q.ID, p.onView)
-		switch {
-		case err == nil:
-			p.steps(plan)
-			return errors.Join(p.err, p.done(plan))
-		case errors.Is(err, shard.ErrFailed):
-			p.steps(plan)
-			return errors.Join(p.err, err)
-		case exitCode(err) == exitUnreachable || ctx.Err() != nil:
-			return p.takeBack(ctx, c, f.wait)
-		}
+func (a *app) askForPlan(ctx context.Context, c *client.Client, name string, q shard.Request, f planFlags) error {
+	waiting, cancel := context.WithTimeout(ctx, f.wait)
+	defer cancel()
+	var err error
+	if q.ID, err = a.requestWhenFree(waiting, c, name, q, f.to); err != nil {
 		return err
-	})
+	}
+	p := &progress{app: a, shard: name, request: q.ID, kind: q.Kind}
+	plan, err := a.waitForPlan(waiting, c, name, q.ID, p.onView)
+	switch {
+	case err == nil:
+		p.steps(plan)
+		return errors.Join(p.err, p.done(plan))
+	case errors.Is(err, shard.ErrFailed):
+		p.steps(plan)
+		return errors.Join(p.err, err)
+	case waiting.Err() != nil:
+		return p.takeBack(ctx, c, f.wait)
+	}
+	return p.openEnd(err)
 }
 
 // requestWhenFree puts the request once the plan before it has ended. It waits only for a
@@ -288,11 +290,11 @@ func (p *progress) takeBack(ctx context.Context, c *client.Client, wait time.Dur
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
 	if err := shardError(c.CancelShardRequest(ctx, p.shard, p.request, operator())); err != nil {
-		return fmt.Errorf("the %s of shard %q may still be carried out; see: understudy shard show %s: %w", p.kind, p.shard, p.shard, err)
+		return p.openEnd(err)
 	}
 	s, err := readShard(ctx, c, p.shard)
 	if err != nil {
-		return err
+		return p.openEnd(err)
 	}
 	if plan := s.Plan; plan != nil && plan.Request == p.request {
 		return fmt.Errorf("%w: the %s of shard %q goes on, in phase %s; see: understudy shard show %s", shard.ErrFailed, p.kind, p.shard, plan.Phase, p.shard)
@@ -302,6 +304,11 @@ func (p *progress) takeBack(ctx context.Context, c *client.Client, wait time.Dur
 	}
 	return fmt.Errorf("%w: no agent started the %s of shard %q within %v, and it was withdrawn; are the agents of its members up? See: understudy shard show %s",
 		shard.ErrFailed, p.kind, p.shard, wait, p.shard)
+}
+
+// openEnd is the error after which nobody knows whether the request is carried out.
+func (p *progress) openEnd(err error) error {
+	return fmt.Errorf("the %s of shard %q may still be carried out; see: understudy shard show %s: %w", p.kind, p.shard, p.shard, err)
 }
 
 func (p *progress) print(v any, format string, args ...any) {

@@ -64,25 +64,26 @@ func requestPlan(ctx context.Context, c *client.Client, name string, q shard.Req
 }
 
 // waitForPlan follows a request until it has ended. progress gets the shard at each look.
-func waitForPlan(ctx context.Context, c *client.Client, name, id string, progress func(shardSeen)) (apitype.ShardPlan, error) {
-	tick := time.NewTicker(shardPoll)
-	defer tick.Stop()
-	for {
-		plan, ended, err := readPlan(ctx, c, name, id, progress)
-		if ended || err != nil && !mayRecover(err) {
-			return plan, err
+func (a *app) waitForPlan(ctx context.Context, c *client.Client, name, id string, progress func(shardSeen)) (plan apitype.ShardPlan, err error) {
+	var failed error
+	ended := false
+	err = a.lookAgain(ctx, looks{subject: []any{"shard", name}, timeout: callTimeout}, func(ctx context.Context) (_ time.Duration, err error) {
+		if plan, ended, err = readPlan(ctx, c, name, id, progress); ended {
+			failed = err
+			return 0, nil
 		}
-		select {
-		case <-ctx.Done():
-			return apitype.ShardPlan{}, fmt.Errorf("waiting for shard %q: %w", name, context.Cause(ctx))
-		case <-tick.C:
-		}
+		return shardPoll, err
+	})
+	switch {
+	case ended:
+		return plan, failed
+	case err == nil:
+		err = fmt.Errorf("waiting for shard %q: %w", name, context.Cause(ctx))
 	}
+	return plan, err
 }
 
 func readPlan(ctx context.Context, c *client.Client, name, id string, progress func(shardSeen)) (plan apitype.ShardPlan, ended bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	seen, err := readShard(ctx, c, name)
 	if err != nil {
 		return plan, false, err

@@ -30,12 +30,10 @@ one line.`,
   understudy status -o json | jq -r '.needs[] | .part + " " + .subject + ": " + .what'`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.withRunningAPI(c.Context(), func(ctx context.Context, c *client.Client) error {
-				if watch {
-					return a.watchStatus(ctx, c)
-				}
-				return a.status(ctx, c)
-			})
+			if watch {
+				return a.withRunningAPI(c.Context(), a.watchStatus)
+			}
+			return a.withRunningAPI(c.Context(), withTimeout(statusTimeout, a.status))
 		},
 	}
 	c.Flags().BoolVarP(&watch, "watch", "w", false, "refresh every second, until interrupted")
@@ -54,12 +52,9 @@ func (a *app) status(ctx context.Context, c *client.Client) error {
 	return err
 }
 
-// watchStatus redraws until ctx ends. Who does not answer is shown as such, and asked
-// again.
+// watchStatus redraws until ctx ends.
 func (a *app) watchStatus(ctx context.Context, c *client.Client) error {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
+	return a.lookAgain(ctx, looks{timeout: statusTimeout}, func(ctx context.Context) (time.Duration, error) {
 		// Cleared only when the next picture is there, so that nothing flickers and
 		// the last one stays while nobody answers.
 		var picture bytes.Buffer
@@ -69,24 +64,11 @@ func (a *app) watchStatus(ctx context.Context, c *client.Client) error {
 		painter := *a
 		painter.stdout = &picture
 		err := painter.status(ctx, c)
-		switch {
-		case err == nil:
-			if _, err := picture.WriteTo(a.stdout); err != nil {
-				return err
-			}
-		case ctx.Err() != nil:
-			return nil
-		case !mayRecover(err):
-			return err
-		default:
-			fmt.Fprintf(a.stderr, "%s  %s\n", time.Now().Format("15:04:05"), termtext.Text(err.Error()))
+		if err == nil {
+			_, err = picture.WriteTo(a.stdout)
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
+		return time.Second, err
+	})
 }
 
 // How many rows of each part are shown: with their headers, and the empty lines between, 40.

@@ -32,11 +32,12 @@ type status struct {
 // shownEvents is how many of the latest events status asks for.
 const shownEvents = 10
 
+// statusTimeout bounds the reads of one status together.
+const statusTimeout = 2 * callTimeout
+
 // readStatus reads all of it over the API. A part that the store does not keep, or the server does not
 // run, is left out.
 func readStatus(ctx context.Context, c *client.Client) (s status, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*callTimeout)
-	defer cancel()
 	ask := func(optional bool, f func() error) {
 		if err != nil {
 			return
