@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"os"
 
+	"github.com/understudy-ha/understudy/internal/instance"
 	"github.com/understudy-ha/understudy/internal/settings"
 	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/internal/usererr"
@@ -57,21 +58,10 @@ func tokenIn(file string) (string, error) {
 }
 
 // openStore tries once to open the store. It does not make a file that is missing, whose path may be mistyped, unless the command
-// sets mayCreate. openPatiently, for what runs for long, goes on trying, and makes it.
+// sets mayCreate.
 func (a *app) openStore(ctx context.Context) (store.Store, error) {
 	if err := a.needStore(); err != nil {
 		return nil, err
 	}
-	if a.mayCreate {
-		return a.Host.Open(ctx)
-	}
-	return a.Host.OpenExisting(ctx)
-}
-
-// openPatiently opens the store, and if it cannot be reached yet continues trying if patient.
-func (a *app) openPatiently(ctx context.Context, patient bool) (store.Store, error) {
-	if err := a.needStore(); err != nil {
-		return nil, err
-	}
-	return a.Host.OpenPatiently(ctx, patient)
+	return a.Open(ctx, instance.Opening{MustExist: !a.mayCreate})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/instance"
 	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/internal/usererr"
 	"github.com/understudy-ha/understudy/store"
@@ -234,7 +235,7 @@ func (a *app) waitAll(ctx context.Context, queue string, ids []string) error {
 		if err := a.needStore(); err != nil {
 			return nil, err
 		}
-		st, err := a.AwaitExisting(ctx)
+		st, err := a.Open(ctx, instance.Opening{Patient: true, MustExist: true})
 		opened = err == nil
 		return st, err
 	}

@@ -104,16 +104,12 @@ with --exit-on-loss it exits with 5 when the role was lost, also because the rol
 func (a *app) runProgram(ctx context.Context, f *programFlags, argv []string, patient bool, run func(context.Context, store.Store, *lease.Keeper, *instance.Program) error) error {
 	program := &instance.Program{Log: a.Log, Argv: argv, StopGrace: f.role.StopGrace, PassStore: f.role.PassStore, StoreURL: a.StoreURL}
 	defer program.ForwardSignals()()
-	st, err := a.openPatiently(ctx, patient)
-	if err != nil {
-		return instance.Stopped(err)
+	if err := a.needStore(); err != nil {
+		return err
 	}
-	defer st.Close()
-	err = a.WithKeeper(ctx, st, f.session.Instance(), func(ctx context.Context, k *lease.Keeper) error { return run(ctx, st, k, program) })
-	if ctx.Err() != nil {
-		return instance.Stopped(err)
-	}
-	return err
+	return a.Run(ctx, instance.Opening{Patient: patient}, f.session.Instance(), func(ctx context.Context, st store.Store, k *lease.Keeper) error {
+		return run(ctx, st, k, program)
+	})
 }
 
 func (a *app) roleRun(ctx context.Context, role string, argv []string, f roleRunFlags) error {

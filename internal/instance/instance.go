@@ -28,38 +28,25 @@ type Host struct {
 	Version     string // of this program
 }
 
-// Open opens the store once, and makes it if it can.
-func (h *Host) Open(ctx context.Context) (store.Store, error) { return h.open(ctx, false) }
-
-// OpenExisting opens the store once. A file that is missing is an error.
-func (h *Host) OpenExisting(ctx context.Context) (store.Store, error) { return h.open(ctx, true) }
-
-func (h *Host) open(ctx context.Context, mustExist bool) (store.Store, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*CallTimeout)
-	defer cancel()
-	return open.Open(ctx, h.StoreURL, open.Options{Connections: h.Connections, MustExist: mustExist, Logger: h.Log})
+// Opening is how a store is opened.
+type Opening struct {
+	Patient   bool // a store that cannot be reached yet is waited for
+	MustExist bool // a file that is missing is not made: it is an error, or waited for
 }
 
-// OpenPatiently opens the store, and if it cannot be reached yet continues trying if patient.
-func (h *Host) OpenPatiently(ctx context.Context, patient bool) (store.Store, error) {
-	return h.openPatiently(ctx, patient, h.Open)
-}
-
-// AwaitExisting opens the store as soon as it can be reached. A file that is missing is waited for, and not made.
-func (h *Host) AwaitExisting(ctx context.Context) (store.Store, error) {
-	return h.openPatiently(ctx, true, h.OpenExisting)
-}
-
-func (h *Host) openPatiently(ctx context.Context, patient bool, open func(context.Context) (store.Store, error)) (store.Store, error) {
+// Open opens the store.
+func (h *Host) Open(ctx context.Context, how Opening) (store.Store, error) {
 	for retry := (backoff.Backoff{First: 100 * time.Millisecond, Most: 5 * time.Second}); ; {
-		st, err := open(ctx)
+		call, cancel := context.WithTimeout(ctx, 2*CallTimeout)
+		st, err := open.Open(call, h.StoreURL, open.Options{Connections: h.Connections, MustExist: how.MustExist, Logger: h.Log})
+		cancel()
 		if err != nil && ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		if err == nil && retry.Failures() > 0 {
 			h.Log.Info(lease.StoreAnswers)
 		}
-		if err == nil || !patient || !Unreachable(err) {
+		if err == nil || !how.Patient || !Unreachable(err) {
 			return st, err
 		}
 		h.Log.Warn("the store cannot be reached; trying again", "err", err)
@@ -81,8 +68,22 @@ type Identity struct {
 	Timing        lease.Timing
 }
 
-// WithKeeper runs f with a keeper of a new instance, and ends its session when f
-// has returned. f's context also ends if the keeper cannot continue.
+// Run runs do as a new instance on the store, from when it is open, and closes it when the instance's session has ended.
+func (h *Host) Run(ctx context.Context, how Opening, who Identity, do func(context.Context, store.Store, *lease.Keeper) error) error {
+	st, err := h.Open(ctx, how)
+	if err != nil {
+		return Stopped(err)
+	}
+	defer st.Close()
+	err = h.WithKeeper(ctx, st, who, func(ctx context.Context, k *lease.Keeper) error { return do(ctx, st, k) })
+	if ctx.Err() != nil {
+		return Stopped(err)
+	}
+	return err
+}
+
+// WithKeeper runs do with a keeper of a new instance, and ends its session when do
+// has returned. do's context also ends if the keeper cannot continue.
 func (h *Host) WithKeeper(ctx context.Context, st store.Store, who Identity, do func(context.Context, *lease.Keeper) error) error {
 	// When the reader of an output (tee, journald) has gone, a line that is written to it must not end what this process holds:
 	// as the signal is caught, the write only fails. An ignored signal would be inherited by programs.

@@ -49,7 +49,7 @@ func TestOutageAtStartEndsInTheLog(t *testing.T) {
 	host.Log = slog.New(outagelog.New(slog.NewTextHandler(log, nil)))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	st, err := host.OpenPatiently(ctx, true)
+	st, err := host.Open(ctx, instance.Opening{Patient: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,27 +35,18 @@ func RunQueue(ctx context.Context, h *instance.Host, q *settings.Queue, name str
 		}
 		defer front.Close()
 	}
-	st, err := h.OpenPatiently(ctx, true)
-	if err != nil {
-		return instance.Stopped(err)
-	}
-	defer st.Close()
-	queues, err := h.Queues(st)
-	if err != nil {
-		return err
-	}
 	who := instance.Identity{Name: name, Timing: q.Windows().Timing()}
-	err = h.WithKeeper(ctx, st, who, func(ctx context.Context, k *lease.Keeper) error {
+	return h.Run(ctx, instance.Opening{Patient: true}, who, func(ctx context.Context, st store.Store, k *lease.Keeper) error {
+		queues, err := h.Queues(st)
+		if err != nil {
+			return err
+		}
 		d, err := newDispatcher(ctx, h, queues, k, q, to)
 		if err != nil {
 			return err
 		}
 		return deliver(ctx, h.Log, queues, d, q, front)
 	})
-	if ctx.Err() != nil {
-		return instance.Stopped(err)
-	}
-	return err
 }
 
 // deliver runs until ctx ends or the front fails.

@@ -41,7 +41,9 @@ func OpenPage(text []byte, h *instance.Host) (*Page, error) {
 func (p *Page) Addr() string { return p.at.Addr }
 
 // Open opens its store. Who called closes it.
-func (p *Page) Open(ctx context.Context) (store.Store, error) { return p.host.Open(ctx) }
+func (p *Page) Open(ctx context.Context) (store.Store, error) {
+	return p.host.Open(ctx, instance.Opening{})
+}
 
 // Serve serves the store until ctx ends, and acts at /v1/demo.
 func (p *Page) Serve(ctx context.Context, st store.Store, acts http.Handler) error {

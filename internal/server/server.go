@@ -55,18 +55,9 @@ func Run(ctx context.Context, h *instance.Host, cfg *settings.Server, again *Rel
 	defer e.closeAll(ctx)
 	on := *h
 	on.Connections = cfg.Connections()
-	st, err := on.OpenPatiently(ctx, true)
-	if err != nil {
-		return instance.Stopped(err)
-	}
-	defer st.Close()
-	err = on.WithKeeper(ctx, st, cfg.Instance(), func(ctx context.Context, k *lease.Keeper) error {
+	return on.Run(ctx, instance.Opening{Patient: true}, cfg.Instance(), func(ctx context.Context, st store.Store, k *lease.Keeper) error {
 		return serveOn(ctx, &on, cfg, e, st, k, again)
 	})
-	if ctx.Err() != nil {
-		return instance.Stopped(err)
-	}
-	return err
 }
 
 // serveOn runs everything until ctx ends or a part fails for good, and returns

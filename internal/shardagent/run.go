@@ -99,7 +99,7 @@ func Run(ctx context.Context, h *instance.Host, f *Flags) error {
 	defer f.Close(ctx)
 	on := *h
 	on.Connections = Connections
-	st, err := on.OpenPatiently(ctx, true)
+	st, err := on.Open(ctx, instance.Opening{Patient: true})
 	if err != nil {
 		return instance.Stopped(err)
 	}
