@@ -25,12 +25,10 @@ var (
 // Config says what to run.
 type Config struct {
 	// Argv is the program and its arguments. A name without a slash is looked up
-	// in the guard's PATH, any other is relative to Dir. Required.
+	// in the guard's PATH. Required.
 	Argv []string
 	// Env is the program's environment. Default: that of the guard.
 	Env []string
-	// Dir is the program's working directory. Default: that of the guard.
-	Dir string
 	// Stdin, Stdout and Stderr are given to the program as they are. Nobody else
 	// keeps them open. Default: the null device.
 	Stdin, Stdout, Stderr *os.File

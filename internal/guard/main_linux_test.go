@@ -105,7 +105,7 @@ func guardProgram(args []string) int {
 		fmt.Println("failed", err)
 		return 1
 	}
-	fmt.Println("started", p.Pid())
+	fmt.Println("started", p.pid)
 	hangUp := make(chan os.Signal, 1)
 	signal.Notify(hangUp, syscall.SIGUSR1)
 	for tick := time.Tick(50 * time.Millisecond); ; {

@@ -46,12 +46,6 @@ func Start(ctx context.Context, cfg Config) (*Process, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if cfg.Dir != "" {
-		// The kernel's answer would not tell a missing directory from a missing program.
-		if info, err := os.Stat(cfg.Dir); err != nil || !info.IsDir() {
-			return nil, fmt.Errorf("%w: no directory %q", ErrConfig, cfg.Dir)
-		}
-	}
 	path, err := lookUp(cfg.Argv[0])
 	if err != nil {
 		return nil, &StartError{Program: cfg.Argv[0], Code: shellCode(err), Err: err}
@@ -82,9 +76,6 @@ func Start(ctx context.Context, cfg Config) (*Process, error) {
 		return nil, p.err
 	}
 }
-
-// Pid of the program, which is also its process group.
-func (p *Process) Pid() int { return p.pid }
 
 // Extend moves the deadline: a reading of [lease.BootClock]. A program that is
 // being stopped already is not saved by it, but has its whole grace. It never
@@ -169,8 +160,7 @@ func send(f *os.File, o order) error {
 	return errors.Join(err, failed)
 }
 
-// lookUp looks a program up. One with a slash is left to the kernel, which knows
-// the directory that it is relative to.
+// lookUp looks a program up. One with a slash is left to the kernel.
 func lookUp(program string) (string, error) {
 	if strings.Contains(program, "/") {
 		return program, nil
@@ -186,7 +176,7 @@ func lookUp(program string) (string, error) {
 func (p *Process) launch(cfg Config, path string) error {
 	j := task{
 		further: layers - 1, grace: cfg.StopGrace, deadline: cfg.Deadline + ahead(),
-		dir: cfg.Dir, path: path, argv: cfg.Argv,
+		path: path, argv: cfg.Argv,
 	}
 	if cfg.Afterwards != nil {
 		j.afterwards = cfg.Afterwards.Arg

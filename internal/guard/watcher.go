@@ -30,7 +30,6 @@ type task struct {
 	further  int // watchers between this one and the program
 	grace    time.Duration
 	deadline time.Duration
-	dir      string
 	// afterwards is the argument of [Afterwards], "" if nothing is to be done. Only the outermost watcher has it, and
 	// one file more.
 	afterwards string
@@ -52,12 +51,12 @@ func (j task) filesEnd() int {
 func (j task) args() []string {
 	return append([]string{
 		strconv.Itoa(j.further), strconv.FormatInt(int64(j.grace), 10),
-		strconv.FormatInt(int64(j.deadline), 10), j.afterwards, j.dir, j.path,
+		strconv.FormatInt(int64(j.deadline), 10), j.afterwards, j.path,
 	}, j.argv...)
 }
 
 func parseTask(args []string) (task, error) {
-	if len(args) < 7 {
+	if len(args) < 6 {
 		return task{}, fmt.Errorf("%d arguments are too few", len(args))
 	}
 	further, err1 := strconv.Atoi(args[0])
@@ -68,7 +67,7 @@ func parseTask(args []string) (task, error) {
 	}
 	return task{
 		further: further, grace: time.Duration(grace), deadline: time.Duration(deadline),
-		afterwards: args[3], dir: args[4], path: args[5], argv: args[6:],
+		afterwards: args[3], path: args[4], argv: args[5:],
 	}, errors.Join(err1, err2, err3)
 }
 
@@ -210,14 +209,14 @@ func (w *watcher) start() error {
 		return ErrTooLate
 	}
 	files := []uintptr{0, 1, 2}
-	attr := &syscall.ProcAttr{Dir: w.task.dir, Env: os.Environ(), Sys: programAttr()}
+	attr := &syscall.ProcAttr{Env: os.Environ(), Sys: programAttr()}
 	path, argv := w.task.path, w.task.argv
 	if w.task.further > 0 {
 		inner := w.task
 		inner.further--
 		inner.afterwards = ""
 		path, argv = selfPath(), append([]string{os.Args[0], WatcherArg}, inner.args()...)
-		attr.Dir, attr.Sys = "", watcherAttr()
+		attr.Sys = watcherAttr()
 		for fd := uintptr(innerFD); fd < uintptr(innerFD+2*w.task.further); fd++ {
 			files = append(files, fd)
 		}

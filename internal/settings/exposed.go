@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"reflect"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -36,9 +35,6 @@ func ExposedWarning(files []string) string {
 
 // exposedMode returns the mode of a file, and whether its group or others may read it.
 func exposedMode(path string) (os.FileMode, bool) {
-	if runtime.GOOS == "windows" { // modes say nothing there
-		return 0, false
-	}
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() { // a pipe, for instance: its reader is this process
 		return 0, false
