@@ -53,7 +53,7 @@ func nameAndProgram(name, flags string, validate func(string) error) cobra.Posit
 // keepsAnnotation of a noun is what a store must keep for its commands.
 const keepsAnnotation = "understudy_keeps"
 
-// keeping is the annotation of a noun whose commands need a store that keeps queues, or sources.
+// keeping is the annotation of a noun whose commands need a store that keeps queues, jobs or sources.
 func keeping(what string) map[string]string { return map[string]string{keepsAnnotation: what} }
 
 // keptFor is what the noun of a command needs a store to keep, "" for nothing in particular.

@@ -33,14 +33,23 @@ func ran(t *testing.T, args ...string) (code int, stderr string) {
 // TestStoreThatKeepsNoSuchThing: a store that will never keep what a command is about is refused by its URL, before anyone waits
 // for it to answer.
 func TestStoreThatKeepsNoSuchThing(t *testing.T) {
-	const redis = "redis://127.0.0.1:1/0"
-	for _, args := range []string{"queue list", "queue run orders --webhook http://x", "batch list", "source beat disk web-1", "source list", "monitor status"} {
-		if code, log := ran(t, append(strings.Fields(args), "--store", redis)...); code != exitUsage || !strings.Contains(log, "the store "+redis+" keeps no ") {
+	const redis, sabledb = "redis://127.0.0.1:1/0", "sabledb://127.0.0.1:1"
+	file := filepath.Join(t.TempDir(), "understudy.yaml")
+	if err := os.WriteFile(file, []byte("jobs: [{job: a, schedule: '@daily', command: [a]}]\nlisten: 127.0.0.1:0"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for args, store := range map[string]string{
+		"queue list": redis, "queue run orders --webhook http://x": redis, "batch list": redis, "source beat disk web-1": redis, "source list": redis, "monitor status": redis,
+		"job list": sabledb, "job run a --schedule @daily -- true": sabledb, "serve -c " + file: sabledb,
+	} {
+		if code, log := ran(t, append([]string{"--store", store}, strings.Fields(args)...)...); code != exitUsage || !strings.Contains(log, "the store "+store+" keeps no ") {
 			t.Errorf("%s: exit %d: %s", args, code, log)
 		}
 	}
-	if code, log := ran(t, "alarm", "list", "--store", redis); code != exitUnreachable { // Redis keeps those of jobs
-		t.Errorf("exit %d: %s", code, log)
+	for _, args := range []string{"alarm list", "job list"} { // Redis keeps jobs, and their alarms
+		if code, log := ran(t, append(strings.Fields(args), "--store", redis)...); code != exitUnreachable {
+			t.Errorf("%s: exit %d: %s", args, code, log)
+		}
 	}
 }
 

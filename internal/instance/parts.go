@@ -30,7 +30,7 @@ func (h *Host) KeepsNo(what string) error {
 // CanKeep refuses a store that will never keep queues, sources, or what else is named, by its URL: nobody waits for it to
 // answer.
 func (h *Host) CanKeep(what string) error {
-	if strings.HasPrefix(h.StoreURL, "redis") || strings.HasPrefix(h.StoreURL, "sabledb:") {
+	if strings.HasPrefix(h.StoreURL, "redis") && what != "jobs" || strings.HasPrefix(h.StoreURL, "sabledb:") {
 		return h.KeepsNo(what)
 	}
 	return nil

@@ -33,19 +33,15 @@ type Reload struct {
 
 // Run runs the server until ctx ends. again is how it reads its configuration again; nil is never.
 func Run(ctx context.Context, h *instance.Host, cfg *settings.Server, again *Reload) error {
-	if len(cfg.Queues) > 0 {
-		if err := h.CanKeep("queues"); err != nil {
-			return err
-		}
-	}
-	if slices.ContainsFunc(cfg.Jobs, func(j settings.Job) bool { return j.Message != nil }) {
-		if err := h.CanKeep("queues"); err != nil {
-			return err
-		}
-	}
-	if cfg.Monitor != nil {
-		if err := h.CanKeep("sources"); err != nil {
-			return err
+	enqueues := slices.ContainsFunc(cfg.Jobs, func(j settings.Job) bool { return j.Message != nil })
+	for _, part := range []struct {
+		keeps string
+		runs  bool
+	}{{"queues", len(cfg.Queues) > 0 || enqueues}, {"jobs", len(cfg.Jobs) > 0}, {"sources", cfg.Monitor != nil}} {
+		if part.runs {
+			if err := h.CanKeep(part.keeps); err != nil {
+				return err
+			}
 		}
 	}
 	e, err := openEntrance(cfg, "the store has not been reached yet", h.Log)
