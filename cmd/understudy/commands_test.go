@@ -11,12 +11,15 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/dispatch"
@@ -51,6 +54,56 @@ func TestStoreThatKeepsNoSuchThing(t *testing.T) {
 			t.Errorf("%s: exit %d: %s", args, code, log)
 		}
 	}
+}
+
+// TestExamples: each command that acts has an example of itself, and what examples call is there, with its flags.
+func TestExamples(t *testing.T) {
+	root := (&app{stdout: io.Discard, stderr: io.Discard}).root()
+	find := func(call string) (*cobra.Command, error) {
+		call, _, _ = strings.Cut(call+" ", " -- ")
+		c, rest, err := root.Find(strings.Fields(call))
+		if err != nil {
+			return nil, err
+		}
+		if c.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
+			return nil, fmt.Errorf("there is no %q", rest[0])
+		}
+		c.InheritedFlags() // adds them to the others
+		for _, word := range rest {
+			name, _, _ := strings.Cut(word, "=")
+			if long, ok := strings.CutPrefix(name, "--"); ok && c.Flags().Lookup(long) == nil || !ok && len(name) == 2 && name[0] == '-' && c.Flags().ShorthandLookup(name[1:]) == nil {
+				return nil, fmt.Errorf("there is no %s", name)
+			}
+		}
+		return c, nil
+	}
+	for _, wrong := range []string{"rule run", "role whom x", "role run x --nmae y", "role list -z"} {
+		if _, err := find(wrong); err == nil {
+			t.Errorf("understudy %s was found right", wrong)
+		}
+	}
+	calls := regexp.MustCompile(`\bunderstudy ((?:[^\n|;&)#<>]|\\\n)*)`)
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		if c.Hidden {
+			return
+		}
+		own := c.HasSubCommands()
+		for _, call := range calls.FindAllStringSubmatch(c.Example, -1) {
+			named, err := find(strings.ReplaceAll(call[1], "\\\n", " "))
+			if err != nil {
+				t.Errorf("an example of %q: understudy %s: %v", c.CommandPath(), call[1], err)
+			}
+			own = own || named == c
+		}
+		if !own {
+			t.Errorf("%q has no example of itself:\n%s", c.CommandPath(), c.Example)
+		}
+		for _, below := range c.Commands() {
+			walk(below)
+		}
+	}
+	walk(root)
 }
 
 // TestOldNameOfQueueList: what selects messages selects no queues, by the old name neither.
