@@ -73,7 +73,7 @@ func (a *app) printDocument(doc settings.Document) error {
 		checks = append(checks, api.ViewCheck(c.WithDefaults()))
 	}
 	if a.json() {
-		out := map[string]any{"form": doc.Form, "events": checks, "declared": len(doc.Declared), "keep": doc.Keep}
+		out := map[string]any{"form": doc.Form, "checks": checks, "declared": len(doc.Declared), "keep": doc.Keep}
 		if doc.ONAP != nil {
 			out["warnings"] = append([]string{}, doc.ONAP.Warnings...)
 		}
