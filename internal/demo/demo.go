@@ -122,7 +122,7 @@ type act interface {
 
 // Run runs the demonstration until ctx ends, or with Auto until everything was shown. It leaves nothing behind.
 func Run(ctx context.Context, c Config) (err error) {
-	d := &demo{cfg: c, voice: newVoice(c.Out), record: newRecord(), run: fmt.Sprintf("%x", time.Now().UnixMilli())}
+	d := &demo{cfg: c, voice: newPrinter(c.Out), record: newRecord(), run: fmt.Sprintf("%x", time.Now().UnixMilli())}
 	if d.dir, err = makeDir(); err != nil {
 		return err
 	}

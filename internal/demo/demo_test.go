@@ -143,7 +143,7 @@ func TestDemoOutcomes(t *testing.T) {
 
 func TestDemoSummary(t *testing.T) {
 	var out strings.Builder
-	newVoice(&out).summary([]outcome{
+	newPrinter(&out).summary([]outcome{
 		{part: "role", what: "ben took over", took: 5020 * time.Millisecond, worst: 6 * time.Second},
 		{part: "queue", what: "4 delivered, 1 twice", broken: true},
 	})

@@ -116,7 +116,7 @@ func TestPageActs(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := &process{name: "anna", pid: cmd.Process.Pid}
-	d := &demo{voice: newVoice(t.Output()), record: newRecord()}
+	d := &demo{voice: newPrinter(t.Output()), record: newRecord()}
 	d.cfg.Timing.Interval = time.Second
 	d.record.addLanes("role", "anna")
 	s := &stand{d: d, p: p, entered: make(chan string, 1)}

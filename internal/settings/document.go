@@ -22,7 +22,7 @@ type Document struct {
 	Form string
 	// Outdated has a warning for each key that has an old name, or no effect any more.
 	Outdated []string
-	// onap is what else stands in the JSON of ONAP's service; nil in other forms.
+	// ONAP is what else stands in the JSON of ONAP's service; nil in other forms.
 	ONAP *onap.Config
 }
 

@@ -145,9 +145,6 @@ func (q *Queue) checkDelivery() error {
 }
 
 func (f *Front) check() error {
-	if f.Dialect == "" {
-		f.Dialect = string(front.Sawtooth)
-	}
 	if !slices.Contains(front.Dialects(), front.Dialect(f.Dialect)) {
 		return usererr.Errorf("front: dialect %q; the dialects are %v", f.Dialect, front.Dialects())
 	}

@@ -32,6 +32,7 @@ func TestTargetsOfTheFile(t *testing.T) {
 		if err := Parse([]byte("queues: [{queue: orders, "+text+"}]"), c); err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
+		strictyaml.ApplyDefaults(c)
 		f := &strictyaml.Findings{}
 		if c.checkQueues(f); f.Err() != nil {
 			t.Fatalf("%s: %v", text, f.Err())

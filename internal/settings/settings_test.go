@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/understudy-ha/understudy/cache"
 	"github.com/understudy-ha/understudy/internal/usererr"
@@ -28,6 +29,7 @@ func TestConfigRefuses(t *testing.T) {
 		"no unit":                   {"interval: 5", `line 1: interval: "5" is not a valid duration`},
 		"unsafe timing":             {"interval: 1s\ntimeout: 2s", "T > 2·I"},
 		"long grace":                {"roles: [{role: a, stop_grace: 20s}]", "T ≥ 3·I + stop grace"},
+		"no room for a grace":       {"interval: 200ms\nroles: [{role: a}]", "T ≥ 3·I + stop grace"},
 		"negative grace":            {"roles: [{role: a, stop_grace: -1s}]", "negative"},
 		"role twice":                {"roles: [{role: a}, {role: a}]", `role "a" appears twice`},
 		"role without a name":       {"roles: [{command: [a]}]", "role is empty"},
@@ -106,14 +108,16 @@ func TestConfigRefuses(t *testing.T) {
 
 func TestConfigDefaults(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "understudy.yaml")
-	if err := os.WriteFile(path, []byte("interval: 200ms\nroles: [{role: a}]"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("queues: [{queue: a, exec: {command: [a]}, front: {listen: '127.0.0.1:0'}}]"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c, err := Read(path)
-	if errors.Is(err, lease.ErrUnsafeTiming) {
-		return // a short interval leaves no room for the default grace, and says so
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatalf("five intervals of 200ms and a grace of 1s were accepted: %+v", c)
+	if q := c.Queues[0]; c.Interval != lease.DefaultInterval || c.Timeout != 5*lease.DefaultInterval || q.Front.Dialect != "sawtooth" || q.Deadline() != 15*time.Second {
+		t.Errorf("the defaults are %v, %v, %q and %v", c.Interval, c.Timeout, q.Front.Dialect, q.Deadline())
+	}
 }
 
 // refused reports whether an error is of the kinds that the command line exits with 2 for.

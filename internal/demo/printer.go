@@ -18,7 +18,7 @@ type printer struct {
 	colour bool
 }
 
-func newVoice(w io.Writer) *printer {
+func newPrinter(w io.Writer) *printer {
 	f, ok := w.(*os.File)
 	if !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
 		return &printer{w: w}
