@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/understudy-ha/understudy/cache/origin"
 	"github.com/understudy-ha/understudy/cache/protocol"
 	"github.com/understudy-ha/understudy/cache/zmtp"
+	"github.com/understudy-ha/understudy/dispatch/target"
 	"github.com/understudy-ha/understudy/internal/strictyaml"
 	"github.com/understudy-ha/understudy/internal/usererr"
 )
@@ -163,9 +165,9 @@ func (c *Cache) source() (cache.Origin, error) {
 		o.Header["Authorization"] = []string{"Bearer " + token}
 	}
 	if c.Origin.CAFile != "" {
-		trusted, err := trusting(c.Origin.CAFile)
+		trusted, err := target.Trust(c.Origin.CAFile)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("ca_file: %w", err)
 		}
 		o.Client = &http.Client{Transport: &http.Transport{
 			Proxy: http.ProxyFromEnvironment, TLSClientConfig: trusted,

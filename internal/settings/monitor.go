@@ -2,17 +2,15 @@ package settings
 
 import (
 	"cmp"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/understudy-ha/understudy/claim"
+	"github.com/understudy-ha/understudy/dispatch/target"
 	"github.com/understudy-ha/understudy/internal/secret"
 	"github.com/understudy-ha/understudy/internal/strictyaml"
 	"github.com/understudy-ha/understudy/internal/usererr"
@@ -170,24 +168,11 @@ func (r *Router) Intake(consumer string) (intake.RouterConfig, error) {
 	}
 	out.Password = password
 	if r.CAFile != "" {
-		if out.TLS, err = trusting(r.CAFile); err != nil {
-			return out, err
+		if out.TLS, err = target.Trust(r.CAFile); err != nil {
+			return out, fmt.Errorf("ca_file: %w", err)
 		}
 	}
 	return out, nil
-}
-
-// trusting is a TLS configuration that trusts the certificates of a file alone.
-func trusting(path string) (*tls.Config, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, usererr.Errorf("ca_file: %v", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(text) {
-		return nil, usererr.Errorf("ca_file %s has no certificate in PEM", path)
-	}
-	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
 }
 
 // SinkNames are the names of the sinks.
