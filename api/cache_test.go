@@ -123,7 +123,7 @@ func (p *standIn) Watch(ctx context.Context, each func(cache.Event)) error {
 }
 
 func (p *standIn) Stats() cache.Stats {
-	return cache.Stats{Hits: 7, Fetches: 2, FetchTime: 3 * time.Second, ConnsRefused: 4}
+	return cache.Stats{Hits: 7, Fetches: 2, FetchTime: 3 * time.Second, ConnsRefused: 4, ConnsFailed: 5}
 }
 
 // cacheRig is a cache's server without a network.
@@ -460,6 +460,7 @@ func TestCacheMetrics(t *testing.T) {
 	for _, want := range []string{
 		`understudy_cache_requests_total{result="hit"} 7`, "understudy_cache_fetch_seconds_total 3\n", "understudy_cache_partitioned 0\n",
 		"understudy_cache_connections_refused_total 4\n",
+		"understudy_cache_connections_failed_total 5\n",
 		`understudy_cache_links{state="dead"} 1`, `understudy_cache_links{state="up"} 1`, "understudy_cache_up 1\n",
 		`understudy_http_requests_total{code="200",route="GET /v1/cache/{key}"} 2`,
 		`understudy_http_requests_total{code="200",route="DELETE /v1/cache/{key}"} 1`, `understudy_build_info{goversion="`,

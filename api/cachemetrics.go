@@ -70,6 +70,7 @@ func collectCacheStats(m prometheus.Scrape, s cache.Stats) {
 	m.Gauge("clients", "Connections of clients.", float64(s.Clients))
 	m.Counter("clients_slow_total", "Clients that were disconnected because they did not read their replies.", float64(s.Slow))
 	m.Counter("connections_refused_total", "Connections of clients and peers that were closed because there were too many.", float64(s.ConnsRefused))
+	m.Counter("connections_failed_total", "Connections of clients and peers that failed in the handshake (another key or protocol, none in time) or broke the protocol.", float64(s.ConnsFailed))
 	m.Counter("client_requests_total", "Requests of clients on the api socket.", float64(s.Requests))
 	m.Counter("client_bad_requests_total", "Requests of clients that could not be read.", float64(s.BadRequests))
 	m.Counter("partitions_total", "Times that the majority was lost.", float64(s.Partitions))

@@ -73,19 +73,12 @@ func (w *waiter) value(e protocol.Entry, s *sender) bool {
 }
 
 // sender encodes replies to clients, for one goroutine.
-type sender struct {
-	encoder wire.Encoder
-	stats   *counters
-}
+type sender struct{ encoder wire.Encoder }
 
 // send is false when the reply is thrown away: too much waits for the client to read it, or its connection has ended.
 func (s *sender) send(w *waiter, r wire.Reply) bool {
 	r.ID = w.id
-	if w.client.conn.Send(s.encoder.Reply(&r, w.extended)) {
-		return true
-	}
-	s.stats.dropped.Add(1)
-	return false
+	return w.client.conn.Send(s.encoder.Reply(&r, w.extended))
 }
 
 // whyNoRoom is the answer to a client that asks faster than it reads: without one, it would wait in vain.

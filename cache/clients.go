@@ -81,7 +81,7 @@ func (s *clientServer) setMembers(list protocol.Members) {
 
 func (s *clientServer) connected(c *zmtp.Conn) {
 	s.counters.clients.Add(1)
-	who := &client{conn: c, tokens: map[protocol.Token]struct{}{}, out: sender{stats: &s.counters}}
+	who := &client{conn: c, tokens: map[protocol.Token]struct{}{}}
 	who.self.client = who
 	c.Value = who
 }

@@ -309,9 +309,12 @@ func TestSlowClient(t *testing.T) {
 	defer slow.Close()
 	defer close(hold)
 	other := newRaw(t, c.members[0].API, nil)
-	eventually(t, "its queue is full", func() bool { return c.peers[0].Stats().Dropped > 0 })
+	eventually(t, "its queue is full", func() bool { return c.peers[0].Stats().Refused > 0 })
 	other.send("1", "?", soon(), "key")
 	other.want("1", "=")
+	if n := c.peers[0].Stats().Dropped; n != 0 {
+		t.Errorf("%d messages to peers are dropped, and there is no other peer", n)
+	}
 }
 
 // A client that asks faster than it reads gets an answer to every request: the value, or that it is overloaded.

@@ -117,12 +117,9 @@ func (l *links) unsubscribed(c *zmtp.Conn, _ error) {
 // send says a message to a peer, or to all. It is for the loop only.
 func (l *links) send(e protocol.Send) {
 	l.frames = l.codec.Encode(l.frames[:0], e.To, l.self, e.Message)
-	reached := l.pub.Publish(l.frames)
+	l.pub.Publish(l.frames)
 	clear(l.frames)
 	l.stats.sent.Add(1)
-	if reached == 0 {
-		l.stats.dropped.Add(1) // nobody who should hear it is connected
-	}
 }
 
 // setMembers opens links to new members, closes those to peers that are members no more,

@@ -66,8 +66,7 @@ type heldEffect struct {
 
 func newLoop(p *Peer) *loop {
 	return &loop{Peer: p, log: p.cfg.Log, inbox: make(chan event, inboxRoom), requests: make(chan event, requestRoom),
-		stored: make(chan func()), ended: make(chan struct{}), waiters: map[protocol.Token]*waiter{},
-		replies: sender{stats: &p.counters}}
+		stored: make(chan func()), ended: make(chan struct{}), waiters: map[protocol.Token]*waiter{}}
 }
 
 // report gives an event to the loop, waiting for room.

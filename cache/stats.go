@@ -11,7 +11,7 @@ type counters struct {
 	waiting                                 atomic.Int64
 	fetches, fetchFailures, fetchAborted    atomic.Int64
 	fetching, fetchTime                     atomic.Int64
-	sent, received, dropped, malformed      atomic.Int64
+	sent, received, malformed               atomic.Int64
 	requests, badRequests, clients, slow    atomic.Int64
 	saves, saveFailures                     atomic.Int64
 }
@@ -20,12 +20,12 @@ type counters struct {
 func (p *Peer) Stats() Stats {
 	c, m := &p.counters, p.loop.readCounters()
 	keys, bytes, evicted := p.table.usage()
-	dropped, refused := c.dropped.Load(), int64(0)
+	var dropped, refused, failed int64
 	select {
 	case <-p.ready:
-		pub := p.links.pub.Stats()
-		dropped += pub.Dropped // by full queues
-		refused = pub.Refused + p.clients.router.Refused()
+		peers, clients := p.links.pub, p.clients.router
+		dropped = peers.Dropped()
+		refused, failed = peers.Refused()+clients.Refused(), peers.Failed()+clients.Failed()
 	default:
 	}
 	return Stats{
@@ -36,7 +36,7 @@ func (p *Peer) Stats() Stats {
 		Fetches: c.fetches.Load(), FetchFailures: c.fetchFailures.Load(), FetchAborted: c.fetchAborted.Load(),
 		Fetching: c.fetching.Load(), ElectionTime: m.ElectionTime, FetchTime: time.Duration(c.fetchTime.Load()),
 		Sent: c.sent.Load(), Received: c.received.Load(), Dropped: dropped, Malformed: c.malformed.Load() + m.Ignored,
-		Requests: c.requests.Load(), BadRequests: c.badRequests.Load(), Clients: c.clients.Load(), Slow: c.slow.Load(), ConnsRefused: refused,
+		Requests: c.requests.Load(), BadRequests: c.badRequests.Load(), Clients: c.clients.Load(), Slow: c.slow.Load(), ConnsRefused: refused, ConnsFailed: failed,
 		Partitions: m.Partitions, Saves: c.saves.Load(), SaveFailures: c.saveFailures.Load(), Removals: m.Removals,
 	}
 }
@@ -52,11 +52,13 @@ type Stats struct {
 	Fetches, FetchFailures, FetchAborted    int64
 	Fetching                                int64         // level
 	ElectionTime, FetchTime                 time.Duration // sums
-	Sent, Received, Dropped, Malformed      int64         // messages between peers; of clients: Requests
+	Sent, Received, Malformed               int64         // messages between peers; of clients: Requests
+	Dropped                                 int64         // messages to peers that found their queue full
 	Requests, BadRequests                   int64
 	Clients                                 int64 // level
 	Slow                                    int64 // clients disconnected because they did not read
 	ConnsRefused                            int64 // of clients and peers, because there were too many
+	ConnsFailed                             int64 // of clients and peers: in the handshake, or because they broke the protocol
 	Partitions                              int64
 	Saves, SaveFailures                     int64
 	Removals                                int64

@@ -25,9 +25,8 @@ type Conn struct {
 	subs  subscriptions
 	watch watch
 
-	closing   atomic.Bool // the reader ends when it has written what it sent
-	bytesIn   atomic.Int64
-	messageIn atomic.Int64
+	closing atomic.Bool // the reader ends when it has written what it sent
+	bytesIn atomic.Int64
 	outbox
 }
 
@@ -41,8 +40,12 @@ func newConn(cfg *Config, nc net.Conn, addr string) *Conn {
 // Addr is where the other side comes from, or what was dialed.
 func (c *Conn) Addr() string { return c.addr }
 
-// Dropped counts the messages that Send refused because the queue was full.
-func (c *Conn) Dropped() int64 { return c.totals().Dropped }
+// Dropped counts the messages that Send refused because the queue or the budget was full.
+func (c *Conn) Dropped() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.dropped
+}
 
 // Send copies a message of at least one frame into the connection's queue. It returns
 // false, and does nothing, if the queue is full, the connection is closed, or this
@@ -62,12 +65,6 @@ func (c *Conn) Close() { c.fail(ErrClosed) }
 func (c *Conn) shutdown() {
 	c.closing.Store(true)
 	_ = c.nc.SetReadDeadline(time.Unix(1, 0))
-}
-
-func (c *Conn) totals() Stats {
-	s := c.stats()
-	s.BytesIn, s.MessagesIn = c.bytesIn.Load(), c.messageIn.Load()
-	return s
 }
 
 // handshake does the handshake and what goes before the first message.
@@ -157,7 +154,6 @@ func (c *Conn) message(m Message) error {
 		}
 		return nil
 	}
-	c.messageIn.Add(1)
 	if f := c.cfg.Handler.Message; f != nil {
 		f(c, m)
 	}
@@ -196,11 +192,4 @@ func (c *Conn) subscribed(prefix []byte, on bool) error {
 		f(c, prefix, on)
 	}
 	return nil
-}
-
-// isProtocolError reports whether the connection ended because the other side broke the rules.
-func (c *Conn) isProtocolError() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return errors.Is(c.err, ErrProtocol) || errors.Is(c.err, ErrTooLarge)
 }

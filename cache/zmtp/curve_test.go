@@ -136,7 +136,7 @@ func TestCurveRefuses(t *testing.T) {
 			if err := recv(t, "failure", failed); !errors.Is(err, c.want) {
 				t.Errorf("failed with %v, want %v", err, c.want)
 			}
-			eventually(t, "counted", func() bool { return l.Stats().HandshakesFailed > 0 })
+			eventually(t, "counted", func() bool { return l.Failed() > 0 })
 			if len(up) > 0 {
 				t.Error("Connected was called")
 			}

@@ -21,7 +21,7 @@
 //   - Input is bounded before memory is allocated for it: messages,
 //     frames, commands, subscriptions, and the time of the handshake.
 //   - A wrong byte closes only the connection it came on, with an error that says what was
-//     wrong. It is counted in [Stats].
+//     wrong. [Listener.Failed] counts it.
 //   - With [Curve], nobody without the secret keys can read, forge, replay or reorder
 //     messages, and only clients that Allow accepts reach Connected.
 //   - Secret keys appear in no error, no log line, and no formatted Config.

@@ -48,13 +48,23 @@ func TestSlowReader(t *testing.T) {
 	if got := c.Dropped(); got == 0 || got > refused+1 {
 		t.Errorf("%d counted as dropped, %d were refused", got, refused)
 	}
-	eventually(t, "it is no longer counted", func() bool { return l.Stats().Connections == 0 })
-	if s := l.Stats(); s.Dropped != c.Dropped() {
-		t.Errorf("%+v", s)
+	forgotten(t, l)
+	if n := l.Dropped(); n != c.Dropped() {
+		t.Errorf("%d are counted when it has ended", n)
 	}
 	if c.Send(m) {
 		t.Error("Send on a closed connection")
 	}
+}
+
+// forgotten waits until nothing of a listener's connections is left.
+func forgotten(t *testing.T, l *Listener) {
+	t.Helper()
+	eventually(t, "no connection is left", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return len(l.all) == 0
+	})
 }
 
 // A reader that is slow but reads is not disconnected, however long it takes.
@@ -97,7 +107,11 @@ func TestSlowButAlive(t *testing.T) {
 func TestPipelined(t *testing.T) {
 	const size = 100_000
 	w, h := observe()
-	h.Message = func(c *Conn, m Message) { c.Send(Message{make([]byte, size)}) }
+	var answered atomic.Int64
+	h.Message = func(c *Conn, m Message) {
+		c.Send(Message{make([]byte, size)})
+		answered.Add(1)
+	}
 	l := listen(t, Config{Kind: ROUTER, Queue: 64 << 20, Handler: h})
 	r := rawDial(t, l.Addr())
 	r.send(greeting31 + readyDEALER)
@@ -110,7 +124,7 @@ func TestPipelined(t *testing.T) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			full = len(c.queue)+c.writing > 0
-			return c.sentMsgs > requests && !c.reading
+			return answered.Load() > requests && !c.reading
 		})
 	}
 	if n, err := io.CopyN(io.Discard, r, requests*(size+9)); err != nil {
@@ -254,11 +268,7 @@ func TestCutAnywhere(t *testing.T) {
 				if after < 64+43 {
 					t.Errorf("an echo although the connection was cut after %d bytes", after)
 				}
-				eventually(t, "no connection is left", func() bool {
-					l.mu.Lock()
-					defer l.mu.Unlock()
-					return len(l.all) == 0
-				})
+				forgotten(t, l)
 			})
 		}
 	}
@@ -270,7 +280,7 @@ func TestHandshakeTimeout(t *testing.T) {
 	l := listen(t, cfg)
 	rawDial(t, l.Addr()).send(greeting31)
 	rawDial(t, l.Addr())
-	eventually(t, "both are given up", func() bool { return l.Stats().HandshakesFailed == 2 })
+	eventually(t, "both are given up", func() bool { return l.Failed() == 2 })
 
 	s := newRawServer(t)
 	cfg.Kind = DEALER
@@ -285,14 +295,13 @@ func TestHandshakeTimeout(t *testing.T) {
 // have stay.
 func TestMaxConns(t *testing.T) {
 	var log bytes.Buffer
-	l := listen(t, Config{Kind: ROUTER, MaxConns: 4, Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
-	connected := 0
+	w, h := observe()
+	l := listen(t, Config{Kind: ROUTER, Handler: h, MaxConns: 4, Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
 	connect := func() *raw {
 		r := rawDial(t, l.Addr())
 		r.send(greeting31 + readyDEALER)
 		r.expect("greeting, READY", greeting31+readyROUTER)
-		connected++
-		eventually(t, "it is connected", func() bool { return l.Stats().Connections == connected })
+		recv(t, "connection", w.up)
 		return r
 	}
 	one := connect()
@@ -307,7 +316,7 @@ func TestMaxConns(t *testing.T) {
 		r.expectEnd()
 	}
 	rawDial(t, l.Addr()).expectEnd()
-	if n := l.Stats().Refused; n != 4 {
+	if n := l.Refused(); n != 4 {
 		t.Errorf("%d refused, want 4", n)
 	}
 	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "connections refused") || !strings.Contains(text, l.Addr()) {

@@ -22,9 +22,11 @@ type Listener struct {
 	running sync.WaitGroup
 	pub     atomic.Pointer[[]*Conn] // PUB: those that are connected; never changed in place
 
-	mu    sync.Mutex
-	all   map[*Conn]bool // true: connected; false: in handshake
-	total Stats          // of the connections that have ended
+	failed atomic.Int64
+
+	mu      sync.Mutex
+	all     map[*Conn]bool // true: connected; false: in handshake
+	dropped int64          // by the connections that have ended
 }
 
 // Listen binds tcp://host:port at once and accepts in the background, until Close. The
@@ -69,23 +71,22 @@ func (l *Listener) Publish(m Message) int {
 	return n
 }
 
-// Stats counts what has happened so far.
-func (l *Listener) Stats() Stats {
+// Dropped counts the messages that found a queue or the budget full, on all connections so far.
+func (l *Listener) Dropped() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := l.total
-	s.Refused = l.limit.Refused()
-	for c, connected := range l.all {
-		if connected {
-			s.Connections++
-			s.add(c.totals())
-		}
+	n := l.dropped
+	for c := range l.all {
+		n += c.Dropped()
 	}
-	return s
+	return n
 }
 
-// Refused is the count of [Stats] alone, which looks at no connection.
+// Refused counts the connections that were closed because of MaxConns.
 func (l *Listener) Refused() int64 { return l.limit.Refused() }
+
+// Failed counts the connections that ended in the handshake, or because the other side broke the protocol.
+func (l *Listener) Failed() int64 { return l.failed.Load() }
 
 // Close stops listening and ends all connections. A ROUTER's are given up to a second to take
 // what was sent. It returns when everything has ended, handlers included.
@@ -161,13 +162,16 @@ func (l *Listener) serve(c *Conn) {
 		c.fail(err)
 		l.mu.Lock()
 		delete(l.all, c)
-		l.total.HandshakesFailed++
 		l.mu.Unlock()
+		l.failed.Add(1)
 		l.cfg.Log.Debug("zmtp: handshake failed", "peer", c.addr, "err", err)
 		return
 	}
 	defer l.removeConn(c)
 	err = c.serve()
+	if errors.Is(err, ErrProtocol) || errors.Is(err, ErrTooLarge) {
+		l.failed.Add(1)
+	}
 	l.cfg.Log.Debug("zmtp: disconnected", "peer", c.addr, "err", err)
 }
 
@@ -179,7 +183,6 @@ func (l *Listener) connected(c *Conn) error {
 	}
 	l.all[c] = true
 	l.limit.SetBusy(c.nc)
-	l.total.Handshakes++
 	l.publishers()
 	l.cfg.Log.Debug("zmtp: connected", "peer", c.addr)
 	return nil
@@ -189,10 +192,7 @@ func (l *Listener) removeConn(c *Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.all, c)
-	l.total.add(c.totals())
-	if c.isProtocolError() {
-		l.total.Broken++
-	}
+	l.dropped += c.Dropped()
 	l.publishers()
 }
 

@@ -45,17 +45,15 @@ type outbox struct {
 	slow    atomic.Int32   // parts of WriteTimeout in a row in which less than slowBytes was written
 	running sync.WaitGroup // flushers
 
-	mu       sync.Mutex
-	queue    []byte
-	spare    []byte // what was written last, to be used again
-	writing  int    // bytes that someone is writing and that are not written yet
-	owned    bool   // someone is writing
-	reading  bool   // the reader will write what is queued
-	sealed   bool   // no more is taken, no more flushers start
-	err      error  // why the connection has ended: the first reason
-	sentMsgs int64
-	sent     int64
-	dropped  int64
+	mu      sync.Mutex
+	queue   []byte
+	spare   []byte // what was written last, to be used again
+	writing int    // bytes that someone is writing and that are not written yet
+	owned   bool   // someone is writing
+	reading bool   // the reader will write what is queued
+	sealed  bool   // no more is taken, no more flushers start
+	err     error  // why the connection has ended: the first reason
+	dropped int64
 }
 
 func (o *outbox) start(cfg *Config, nc net.Conn) {
@@ -85,10 +83,7 @@ func (o *outbox) push(m Message) bool {
 		o.dropped++
 		return false
 	}
-	before := len(o.queue)
 	o.queue = appendMessage(o.queue, m, o.sealer)
-	o.sent += int64(len(o.queue) - before)
-	o.sentMsgs++
 	if len(o.queue) >= writeChunk {
 		o.much.Store(true)
 	}
@@ -100,9 +95,7 @@ func (o *outbox) push(m Message) bool {
 func (o *outbox) subscribe(prefix []byte, minor int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	before := len(o.queue)
 	o.queue = subscribe(o.queue, prefix, minor, o.sealer)
-	o.sent += int64(len(o.queue) - before)
 	o.startFlusher()
 	o.charge()
 }
@@ -117,7 +110,6 @@ func (o *outbox) heartbeat(limit int, name string, data []byte) (queued bool) {
 		return false
 	}
 	o.queue = appendPart(o.queue, flagCommand, command, o.sealer)
-	o.sent += int64(size)
 	o.startFlusher()
 	return true
 }
@@ -212,7 +204,7 @@ func (o *outbox) takeQueue() []byte {
 	return p
 }
 
-// returnBuffer returns the buffer that take gave. It needs the lock.
+// returnBuffer returns the buffer that takeQueue gave. It needs the lock.
 func (o *outbox) returnBuffer(p []byte) {
 	o.writing = 0
 	if cap(p) <= keptBuffer {
@@ -326,9 +318,3 @@ func (o *outbox) fail(err error) error {
 
 // wait returns when no flusher runs any more.
 func (o *outbox) wait() { o.running.Wait() }
-
-func (o *outbox) stats() Stats {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return Stats{BytesOut: o.sent, MessagesOut: o.sentMsgs, Dropped: o.dropped}
-}

@@ -81,25 +81,3 @@ var (
 	// ErrClosed: this side closed.
 	ErrClosed = errors.New("zmtp: closed")
 )
-
-// Stats are counts since the Listener was made.
-type Stats struct {
-	Connections      int   // connected now
-	Handshakes       int64 // that succeeded
-	HandshakesFailed int64 // that did not
-	Refused          int64 // closed because of MaxConns
-	Broken           int64 // connections closed because the peer broke the protocol
-	BytesIn          int64 // on the wire, handshakes not counted
-	BytesOut         int64 // as BytesIn; counted when queued
-	MessagesIn       int64 // without commands and subscriptions
-	MessagesOut      int64 // queued
-	Dropped          int64 // refused because a queue or the budget was full
-}
-
-func (s *Stats) add(o Stats) {
-	s.BytesIn += o.BytesIn
-	s.BytesOut += o.BytesOut
-	s.MessagesIn += o.MessagesIn
-	s.MessagesOut += o.MessagesOut
-	s.Dropped += o.Dropped
-}
