@@ -33,52 +33,53 @@ type answer struct {
 
 func newCaller() *waiter { return &waiter{answer: make(chan answer, 1)} }
 
-// refusal is why there is no value, in the words of callers and of clients.
-func refusal(e protocol.Refuse) (wire.Code, error) {
-	switch e.Reason {
-	case protocol.Partitioned:
-		return wire.CodePartitioned, ErrPartitioned
-	case protocol.Overloaded:
-		return wire.CodeOverloaded, ErrOverloaded
-	case protocol.TimedOut:
-		return wire.CodeFailed, context.DeadlineExceeded
-	case protocol.Broken:
-		return wire.CodeFailed, fmt.Errorf("%w: %s", ErrBroken, e.Why)
-	}
-	failure := &Failure{Text: e.Why, RetryAfter: max(e.Wait, 0)}
-	if failure.Is(ErrNotFound) {
-		return wire.CodeNotFound, failure
-	}
-	return wire.CodeFailed, failure
+// refusal is what a reason is to callers and to clients.
+type refusal struct {
+	err  error
+	code wire.Code // empty: a client must ask another peer
+	// elsewhere: it counts as referred, and clients of the original ask another peer at once.
+	elsewhere bool
 }
 
-// referred is what a caller gets in place of another peer's name.
-func referred(e protocol.Refer) error {
-	switch {
-	case e.NotMember:
-		return ErrNotMember
-	case e.Stopping:
-		return ErrClosed
+var refusals = map[protocol.Reason]refusal{
+	protocol.OriginFailed: {err: ErrFailed, code: wire.CodeFailed},
+	protocol.Partitioned:  {err: ErrPartitioned, code: wire.CodePartitioned},
+	protocol.Overloaded:   {err: ErrOverloaded, code: wire.CodeOverloaded},
+	protocol.TimedOut:     {err: context.DeadlineExceeded, code: wire.CodeFailed},
+	protocol.Broken:       {err: ErrBroken},
+	protocol.NotMember:    {err: ErrNotMember, elsewhere: true},
+	protocol.Stopping:     {err: ErrClosed, elsewhere: true},
+	protocol.Passive:      {err: ErrPassive, elsewhere: true},
+}
+
+// refusalOf adds to the table what only the one refusal says.
+func refusalOf(e protocol.Refuse) refusal {
+	r := refusals[e.Reason]
+	switch e.Reason {
+	case protocol.Broken:
+		r.err = fmt.Errorf("%w: %s", r.err, e.Why)
+	case protocol.OriginFailed:
+		r.err = &Failure{Text: e.Why, RetryAfter: max(e.Wait, 0)}
+		if errors.Is(r.err, ErrNotFound) {
+			r.code = wire.CodeNotFound
+		}
 	}
-	return ErrPassive
+	return r
 }
 
 // value gives a copy to whoever waited for it; false: the client's connection has no room for it.
-func (w *waiter) value(e protocol.Entry, s *sender) bool {
+func (w *waiter) value(e protocol.Entry, encoder *wire.Encoder) bool {
 	if w.client == nil {
 		w.answer <- answer{entry: e}
 		return true
 	}
-	return s.send(w, wire.Reply{Kind: wire.ReplyValue, Value: e.Value, Expire: e.Expire, Made: e.Made, Term: e.Term})
+	return w.send(wire.Reply{Kind: wire.ReplyValue, Value: e.Value, Expire: e.Expire, Made: e.Made, Term: e.Term}, encoder)
 }
 
-// sender encodes replies to clients, for one goroutine.
-type sender struct{ encoder wire.Encoder }
-
 // send is false when the reply is thrown away: too much waits for the client to read it, or its connection has ended.
-func (s *sender) send(w *waiter, r wire.Reply) bool {
+func (w *waiter) send(r wire.Reply, e *wire.Encoder) bool {
 	r.ID = w.id
-	return w.client.conn.Send(s.encoder.Reply(&r, w.extended))
+	return w.client.conn.Send(e.Reply(&r, w.extended))
 }
 
 // whyNoRoom is the answer to a client that asks faster than it reads: without one, it would wait in vain.
@@ -95,14 +96,10 @@ func (l *loop) answer(e protocol.Effect) {
 		switch who := l.waiters[e.Token]; {
 		case who == nil:
 		case who.client != nil:
-			l.replies.send(who, wire.Reply{Kind: wire.ReplyKeepAlive})
+			who.send(wire.Reply{Kind: wire.ReplyKeepAlive}, &l.replies)
 		case who.gone.Load(): // there was no room to say so
 			l.takeWaiter(e.Token)
 			l.pendingInputs = append(l.pendingInputs, protocol.Cancel(e))
-		}
-	case protocol.Refer:
-		if who := l.takeWaiter(e.Token); who != nil {
-			l.referWaiter(who, referred(e))
 		}
 	case protocol.Refuse:
 		if who := l.takeWaiter(e.Token); who != nil {
@@ -123,27 +120,21 @@ func (l *loop) answer(e protocol.Effect) {
 	}
 }
 
-// referWaiter sends someone to another peer; a caller has only this one.
-func (l *loop) referWaiter(who *waiter, err error) {
-	l.counters.referred.Add(1)
-	if who.client == nil {
-		who.answer <- answer{err: err}
-		return
-	}
-	l.replies.send(who, wire.Reply{Kind: wire.ReplySeeOther})
-}
-
 // refuseWaiter tells someone why there is no value.
 func (l *loop) refuseWaiter(who *waiter, e protocol.Refuse) {
-	l.counters.refused.Add(1)
-	code, err := refusal(e)
+	r := refusalOf(e)
+	if r.elsewhere {
+		l.counters.referred.Add(1)
+	} else {
+		l.counters.refused.Add(1)
+	}
 	switch {
 	case who.client == nil:
-		who.answer <- answer{err: err}
-	case who.extended && e.Reason == protocol.Broken:
-		l.replies.send(who, wire.Reply{Kind: wire.ReplySeeOther})
-	case who.extended:
-		l.replies.send(who, wire.Reply{Kind: wire.ReplyError, Code: code, Retry: max(e.Wait, 0), Text: e.Why})
+		who.answer <- answer{err: r.err}
+	case who.extended && r.code != "":
+		who.send(wire.Reply{Kind: wire.ReplyError, Code: r.code, Retry: max(e.Wait, 0), Text: e.Why}, &l.replies)
+	case who.extended || r.elsewhere:
+		who.send(wire.Reply{Kind: wire.ReplySeeOther}, &l.replies)
 	default:
 		l.delay(who)
 	}
@@ -155,7 +146,7 @@ func (l *loop) delay(who *waiter) {
 	if len(l.delayedRefusals) >= l.cfg.MaxWaiting {
 		return // it hears nothing, and asks again after its own time-out
 	}
-	l.replies.send(who, wire.Reply{Kind: wire.ReplyKeepAlive})
+	who.send(wire.Reply{Kind: wire.ReplyKeepAlive}, &l.replies)
 	l.delayedRefusals = append(l.delayedRefusals, delayedRefusal{l.cfg.Clock.Now() + refuseAfter, who})
 }
 
@@ -235,7 +226,7 @@ func (l *loop) refuseDue() {
 	n := 0
 	for n < len(l.delayedRefusals) && l.delayedRefusals[n].at <= now {
 		if who := l.delayedRefusals[n].who; !who.client.gone.Load() {
-			l.replies.send(who, wire.Reply{Kind: wire.ReplySeeOther})
+			who.send(wire.Reply{Kind: wire.ReplySeeOther}, &l.replies)
 		}
 		n++
 	}
@@ -245,18 +236,19 @@ func (l *loop) refuseDue() {
 
 // refuseRest answers whoever waits when the loop has ended, or still comes.
 func (l *loop) refuseRest() {
+	stopping := protocol.Refuse{Reason: protocol.Stopping}
 	for token := range l.waiters {
-		l.referWaiter(l.takeWaiter(token), ErrClosed)
+		l.refuseWaiter(l.takeWaiter(token), stopping)
 	}
 	for _, r := range l.delayedRefusals {
-		l.replies.send(r.who, wire.Reply{Kind: wire.ReplySeeOther})
+		r.who.send(wire.Reply{Kind: wire.ReplySeeOther}, &l.replies)
 	}
 	for {
 		select {
 		case e := <-l.requests:
 			if e.who != nil {
 				l.counters.waiting.Add(-1)
-				l.referWaiter(e.who, ErrClosed)
+				l.refuseWaiter(e.who, stopping)
 			}
 		default:
 			return

@@ -36,7 +36,7 @@ type client struct {
 	gone    atomic.Bool
 	waiting atomic.Int64
 	tokens  map[protocol.Token]struct{}
-	out     sender
+	out     wire.Encoder
 	request wire.Request
 	self    waiter // for replies that need no waiting
 }
@@ -200,7 +200,7 @@ func (p *Peer) noteStaleHit(key []byte) {
 	}
 }
 
-func (c *client) reply(r wire.Reply) { c.out.send(&c.self, r) }
+func (c *client) reply(r wire.Reply) { c.self.send(r, &c.out) }
 
 func (c *client) error(code wire.Code, text string, retry time.Duration) {
 	if c.self.extended && len(c.self.id) > 0 {

@@ -100,7 +100,7 @@ func (l *loop) execute(e protocol.Effect) {
 			e.Confirmed--
 		}
 		l.answer(e)
-	case protocol.Reply, protocol.KeepAlive, protocol.Refer, protocol.Refuse, protocol.MembersChanged:
+	case protocol.Reply, protocol.KeepAlive, protocol.Refuse, protocol.MembersChanged:
 		l.answer(e)
 	case protocol.Fetch:
 		l.fetches.start(e, l.clientOf(e.Key))

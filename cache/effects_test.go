@@ -176,15 +176,16 @@ func TestHeldFetchEnds(t *testing.T) {
 	})
 }
 
-// TestReferredCaller: an error of a caller in this process depends on no sentence.
-func TestReferredCaller(t *testing.T) {
-	if err := referred(protocol.Refer{NotMember: true, Why: "in other words"}); !errors.Is(err, ErrNotMember) {
-		t.Errorf("at a peer that is not a member: %v", err)
-	}
-	if err := referred(protocol.Refer{Why: "not a member of those that fetch"}); errors.Is(err, ErrNotMember) || !errors.Is(err, ErrPassive) {
-		t.Errorf("at a passive peer: %v", err)
-	}
-	if err := referred(protocol.Refer{Stopping: true}); !errors.Is(err, ErrClosed) {
-		t.Errorf("at a peer that stops: %v", err)
+// TestRefusals: each reason has its error, which depends on no sentence, its reply and its counter.
+func TestRefusals(t *testing.T) {
+	for reason := protocol.OriginFailed; reason <= protocol.Passive; reason++ {
+		want, known := refusals[reason]
+		if !known {
+			t.Fatalf("reason %d is in no table", reason)
+		}
+		got := refusalOf(protocol.Refuse{Reason: reason, Why: "not a member, passive or stopped, in other words"})
+		if !errors.Is(got.err, want.err) || got.code != want.code || got.elsewhere != (reason >= protocol.NotMember) || got.elsewhere && got.code != "" {
+			t.Errorf("reason %d: %+v", reason, got)
+		}
 	}
 }

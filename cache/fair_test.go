@@ -48,7 +48,7 @@ func TestFetchesTakeTurns(t *testing.T) {
 	close(release)
 }
 
-// A client of the original is not told at once to ask elsewhere: it would be back at once.
+// A client of the original is not told at once to ask another peer: it would be back at once.
 func TestRefusalsArePaced(t *testing.T) {
 	c := newCluster(t, 1, echo, nil).settled()
 	r := newRaw(t, c.members[0].API, nil)
@@ -62,6 +62,14 @@ func TestRefusalsArePaced(t *testing.T) {
 	r.send("2", "?", soon(), long, "", "\x01", decimal(60_000))
 	if got := r.next(); got[1] != "!" || got[2] != string(wire.CodeTooLarge) {
 		t.Errorf("reply %q", got)
+	}
+	// But for what another peer may do: a second keep-alive would say that the refusal is held back.
+	passive := newCluster(t, 1, echo, func(_ int, c *Config) { c.Origin = nil }).settled()
+	r = newRaw(t, passive.members[0].API, nil)
+	r.send("1", "?", soon(), "key")
+	r.want("1", "#")
+	if s := passive.peers[0].Stats(); r.alive.Load() != 1 || s.Referred != 1 || s.Refused != 0 {
+		t.Errorf("%d keep-alives, %+v", r.alive.Load(), s)
 	}
 }
 

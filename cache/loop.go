@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/cache/protocol"
+	"github.com/understudy-ha/understudy/cache/wire"
 )
 
 // Bounds of the loop.
@@ -43,7 +44,7 @@ type loop struct {
 	waiters         map[protocol.Token]*waiter
 	lastToken       protocol.Token
 	delayedRefusals []delayedRefusal // in order of time
-	replies         sender
+	replies         wire.Encoder
 
 	held       []heldEffect
 	ticket     uint64 // of the saver, for which held effects wait; 0: none

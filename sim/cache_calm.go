@@ -84,8 +84,8 @@ func (w *cacheWorld) insist(h *cacheHost, key string, left *int) {
 	in := protocol.Get{Key: key, After: h.wallNow(), Until: h.boot() + 10*time.Second}
 	p.ask(in, func(e protocol.Effect) {
 		_, replied := e.(protocol.Reply)
-		_, referred := e.(protocol.Refer)
-		if replied || referred && h.passive {
+		refused, _ := e.(protocol.Refuse)
+		if replied || h.passive && refused.Reason >= protocol.NotMember {
 			*left--
 			return
 		}

@@ -280,7 +280,7 @@ func (p *cachePeer) act(e protocol.Effect) {
 	switch e := e.(type) {
 	case protocol.Send:
 		p.say(e)
-	case protocol.Reply, protocol.KeepAlive, protocol.Refer, protocol.Refuse, protocol.KeysRemoved, protocol.MembersChanged:
+	case protocol.Reply, protocol.KeepAlive, protocol.Refuse, protocol.KeysRemoved, protocol.MembersChanged:
 		p.answer(e)
 	case protocol.Fetch:
 		if e.Until > p.host.boot() {

@@ -114,8 +114,6 @@ func cacheToken(e protocol.Effect) (token protocol.Token, ends bool) {
 		return e.Token, true
 	case protocol.KeepAlive:
 		return e.Token, false
-	case protocol.Refer:
-		return e.Token, true
 	case protocol.Refuse:
 		return e.Token, true
 	case protocol.KeysRemoved:

@@ -9,15 +9,15 @@ func (m *Machine) startCandidacy(k *key) {
 		return // it already stands or fetches, or its vote is promised to another
 	case !m.isMember():
 		// The members do not count its questions: a client must ask one of them.
-		m.referAll(k, Refer{NotMember: true, Why: "not a member"})
+		m.refuseAll(k, NotMember, "not a member", 0)
 		return
 	case m.stopping:
 		m.requestFetch(k)
-		m.referAll(k, Refer{Stopping: true, Why: "this peer stops"})
+		m.refuseAll(k, Stopping, "this peer stops", 0)
 		return
 	case m.setup.Passive:
 		m.requestFetch(k)
-		m.referAll(k, Refer{Why: "this peer is passive"})
+		m.refuseAll(k, Passive, "this peer is passive", 0)
 		return
 	case m.now.Boot < m.lostUntil:
 		m.refuseAll(k, Broken, m.lostStorage(), m.lostUntil-m.now.Boot)

@@ -85,7 +85,7 @@
 //	Raised          the ceiling of terms is stored  Send question or answer, which waited for it
 //	RemoveKeys      a client removes                SaveRemovals, Send remove, later KeysRemoved
 //	ChangeMembers   a new list of members           SaveMembers, MembersChanged
-//	Stop            the peer stops                  Send release, Refer
+//	Stop            the peer stops                  Send release, Refuse
 //	Tick            time has passed (Next)          whatever is due: repeat, announce, give up
 //
 // The runner (package cache) carries effects out in their order, but for Abort, Trust and Save, which wait for nothing. What follows a

@@ -3,7 +3,7 @@ package protocol
 import "time"
 
 // Effect is what the runner does after a step: one of [Send], [Reply],
-// [KeepAlive], [Refer], [Refuse], [KeysRemoved], [MembersChanged], [Fetch], [Trust], [Abort],
+// [KeepAlive], [Refuse], [KeysRemoved], [MembersChanged], [Fetch], [Trust], [Abort],
 // [Save], [Raise], [SaveRemovals], [SaveMembers] and [StateChanged].
 type Effect interface{ effect() }
 
@@ -21,14 +21,6 @@ type Reply struct {
 
 // KeepAlive tells someone that the wait continues.
 type KeepAlive struct{ Token Token }
-
-// Refer tells someone to ask another peer: this one is not a member, or is passive, or stops.
-type Refer struct {
-	Token     Token
-	NotMember bool
-	Stopping  bool
-	Why       string
-}
 
 // Refuse tells someone that there is no value, why, and when to ask again.
 type Refuse struct {
@@ -48,6 +40,10 @@ const (
 	Overloaded
 	TimedOut
 	Broken // this peer cannot do its part: its storage or its clock
+	// For these, another peer may do what this one does not.
+	NotMember
+	Stopping
+	Passive
 )
 
 // KeysRemoved says how many of the members have confirmed a removal, this one included.
@@ -121,7 +117,6 @@ type StateChanged struct {
 func (Send) effect()           {}
 func (Reply) effect()          {}
 func (KeepAlive) effect()      {}
-func (Refer) effect()          {}
 func (Refuse) effect()         {}
 func (KeysRemoved) effect()    {}
 func (MembersChanged) effect() {}

@@ -271,8 +271,6 @@ func (z *fuzzed) step(in Input) {
 		switch e := e.(type) {
 		case Reply:
 			z.settle(e.Token, "get")
-		case Refer:
-			z.settle(e.Token, "get")
 		case Refuse:
 			z.settle(e.Token, "get")
 		case KeysRemoved:

@@ -186,18 +186,9 @@ func (m *Machine) serve(k *key, e Entry) {
 
 // refuseAll ends the waits for a key without a value.
 func (m *Machine) refuseAll(k *key, reason Reason, why string, wait time.Duration) {
-	m.endWaits(k, func(t Token) Effect { return Refuse{t, reason, why, wait} })
-}
-
-// referAll sends everyone who waits to another peer.
-func (m *Machine) referAll(k *key, refer Refer) {
-	m.endWaits(k, func(t Token) Effect { refer.Token = t; return refer })
-}
-
-func (m *Machine) endWaits(k *key, answer func(Token) Effect) {
 	k.wanted, k.round, k.restartedOnce = false, 0, false
 	m.answerSome(k, func(w *waiter) bool {
-		m.emit(answer(w.token))
+		m.emit(Refuse{w.token, reason, why, wait})
 		return true
 	})
 }

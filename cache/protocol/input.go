@@ -18,7 +18,7 @@ type Token uint64
 type Input interface{ input() }
 
 // Get asks for a value that expires after After. Every Get is answered by exactly
-// one of [Reply], [Refer] and [Refuse], unless a [Cancel] comes first.
+// [Reply] or [Refuse], unless a [Cancel] comes first.
 type Get struct {
 	Key   string
 	After int64 // Unix milliseconds, now at most; 0: any copy, however stale

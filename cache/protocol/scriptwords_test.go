@@ -132,10 +132,8 @@ func showEffect(e Effect, since func(time.Duration) string) string {
 		return fmt.Sprintf("reply %d: %s", e.Token, showEntry(e.Entry))
 	case KeepAlive:
 		return fmt.Sprintf("keep-alive %d", e.Token)
-	case Refer:
-		return fmt.Sprintf("refer %d: %s", e.Token, shortUrls(e.Why))
 	case Refuse:
-		reason := [...]string{"0", "source failed", "partitioned", "overloaded", "timed out", "broken"}[e.Reason]
+		reason := [...]string{"0", "origin failed", "partitioned", "overloaded", "timed out", "broken", "not a member", "stopping", "passive"}[e.Reason]
 		return fmt.Sprintf("refuse %d, %s, wait %v: %s", e.Token, reason, e.Wait, shortUrls(e.Why))
 	case KeysRemoved:
 		return fmt.Sprintf("gone %d: %d of %d", e.Token, e.Confirmed, e.Of)
