@@ -1,55 +1,20 @@
 package cache
 
-import (
-	"time"
+import "github.com/understudy-ha/understudy/cache/protocol"
 
-	"github.com/understudy-ha/understudy/cache/protocol"
-)
-
-// holdOrExecute does what the machine wants done, or holds it until what must be durable before it is. What must be
-// durable goes to the saver at once, so that many such effects together cost one commit. The end of a fetch, and what is
-// saved in any case, wait for nothing.
+// holdOrExecute does what the machine wants done, or holds it until what must be durable before it is.
 func (l *loop) holdOrExecute(e protocol.Effect) {
 	var ticket uint64
-	switch e := e.(type) {
-	case protocol.Abort:
-		l.updateHeldFetch(e.Key, e.Term, 0)
-		l.fetches.abort(e)
-		return
-	case protocol.Trust:
-		l.updateHeldFetch(e.Key, e.Term, e.Until)
-		l.fetches.trust(e)
-		return
-	case protocol.Save:
-		l.saver.save(e.Key) // what is saved is what the table has then
-		return
-	case protocol.SaveRemovals:
-		if l.cfg.Storage != nil {
+	if l.cfg.Storage != nil {
+		switch e := e.(type) {
+		case protocol.SaveRemovals:
 			ticket = l.saver.saveRemovals(e.All)
-		}
-	case protocol.SaveMembers:
-		if l.cfg.Storage != nil {
+		case protocol.SaveMembers:
 			ticket = l.saver.saveMembers(e.State)
 		}
 	}
-	switch {
-	case l.ticket != 0:
-		l.held = append(l.held, heldEffect{e, ticket})
-	case ticket != 0:
-		l.ticket = ticket
-	default:
+	if l.barrier.Passes(e, ticket) {
 		l.execute(e)
-	}
-}
-
-// updateHeldFetch sets until when a fetch that has not started, because it is held, may last;
-// 0: it must not begin.
-func (l *loop) updateHeldFetch(key string, term int64, until time.Duration) {
-	for i := range l.held {
-		if f, ok := l.held[i].effect.(protocol.Fetch); ok && f.Key == key && f.Term == term {
-			f.Until = until
-			l.held[i].effect = f
-		}
 	}
 }
 
@@ -59,26 +24,8 @@ func (l *loop) updateHeldFetch(key string, term int64, until time.Duration) {
 // it has stored abstains first.
 func (l *loop) durable(ticket uint64, err error) {
 	l.notDurable = err != nil
-	if ticket < l.ticket || l.ticket == 0 {
-		return
-	}
-	l.ticket = 0
-	n := 0
-	for ; n < len(l.held); n++ {
-		h := l.held[n]
-		if h.ticket > ticket {
-			l.ticket = h.ticket
-			n++
-			break
-		}
-		if h.ticket == 0 {
-			l.execute(h.effect)
-		}
-	}
-	clear(l.held[:n])
-	l.held = l.held[n:]
-	if len(l.held) == 0 {
-		l.held = nil
+	for e := range l.barrier.Release(ticket) {
+		l.execute(e)
 	}
 }
 
@@ -104,6 +51,12 @@ func (l *loop) execute(e protocol.Effect) {
 		l.answer(e)
 	case protocol.Fetch:
 		l.fetches.start(e, l.clientOf(e.Key))
+	case protocol.Trust:
+		l.fetches.trust(e)
+	case protocol.Abort:
+		l.fetches.abort(e)
+	case protocol.Save:
+		l.saver.save(e.Key) // what is saved is what the table has then
 	case protocol.Raise:
 		if l.cfg.Storage == nil {
 			l.pendingInputs = append(l.pendingInputs, protocol.Raised{To: e.To})

@@ -16,6 +16,7 @@ import (
 type heldBench struct {
 	*loop
 	called chan string
+	names  []string // of the replies, in the order of their tokens
 }
 
 func newHeldBench(t *testing.T) *heldBench {
@@ -45,7 +46,8 @@ func newHeldBench(t *testing.T) *heldBench {
 func (b *heldBench) reply(name string) protocol.Effect {
 	b.lastToken++
 	b.waiters[b.lastToken] = newCaller()
-	return protocol.Reply{Token: b.lastToken, Entry: protocol.Entry{Value: []byte(name)}}
+	b.names = append(b.names, name)
+	return protocol.Reply{Token: b.lastToken}
 }
 
 func (b *heldBench) carryAll(effects ...protocol.Effect) {
@@ -57,9 +59,9 @@ func (b *heldBench) carryAll(effects ...protocol.Effect) {
 // heldReplies are those that were not given yet.
 func (b *heldBench) heldReplies() []string {
 	var out []string
-	for _, e := range b.held {
-		if r, ok := e.effect.(protocol.Reply); ok {
-			out = append(out, string(r.Entry.Value))
+	for i, name := range b.names {
+		if b.waiters[protocol.Token(i+1)] != nil {
+			out = append(out, name)
 		}
 	}
 	return out
@@ -85,8 +87,8 @@ func TestEffectsWaitForTheDisk(t *testing.T) {
 		held("d", "e", "f")
 		b.durable(3, nil) // both at once
 		held()
-		if b.ticket != 0 || len(b.waiters) != 0 {
-			t.Errorf("waits for ticket %d, %d waiters", b.ticket, len(b.waiters))
+		if n := b.barrier.Len(); n != 0 || len(b.waiters) != 0 {
+			t.Errorf("%d are held, %d waiters", n, len(b.waiters))
 		}
 		b.carryAll(b.reply("g"))
 		held()
@@ -113,8 +115,8 @@ func TestEffectsAfterAFailedDisk(t *testing.T) {
 		b.carryAll(removal(1), told, b.reply("a"))
 		b.durable(1, errors.New("the disk is full"))
 		b.carryAll(told, b.reply("b"))
-		if len(b.held) != 0 || len(b.waiters) != 0 {
-			t.Errorf("%d held, %d wait", len(b.held), len(b.waiters))
+		if n := b.barrier.Len(); n != 0 || len(b.waiters) != 0 {
+			t.Errorf("%d held, %d wait", n, len(b.waiters))
 		}
 		b.durable(1, nil)
 		if b.notDurable {
@@ -171,7 +173,7 @@ func TestHeldFetchEnds(t *testing.T) {
 		}
 		slices.Sort(called)
 		if !slices.Equal(called, []string{"good", "trusted"}) {
-			t.Errorf("the source was called for %q", called)
+			t.Errorf("the origin was called for %q", called)
 		}
 	})
 }

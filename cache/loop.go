@@ -46,9 +46,8 @@ type loop struct {
 	delayedRefusals []delayedRefusal // in order of time
 	replies         wire.Encoder
 
-	held       []heldEffect
-	ticket     uint64 // of the saver, for which held effects wait; 0: none
-	notDurable bool   // what must be durable is not
+	barrier    protocol.Barrier // its tickets are the saver's
+	notDurable bool             // what must be durable is not
 
 	digest   uint64 // of the list of members that the links have
 	status   protocol.Status
@@ -56,13 +55,6 @@ type loop struct {
 
 	mu     sync.Mutex
 	counts protocol.Counters
-}
-
-// heldEffect waits for the disk. ticket is that of an effect which must be durable
-// before what follows; 0: it is one that follows.
-type heldEffect struct {
-	effect protocol.Effect
-	ticket uint64
 }
 
 func newLoop(p *Peer) *loop {
@@ -120,7 +112,7 @@ func (l *loop) run(ctx context.Context, stopping <-chan struct{}) {
 		l.publishState()
 		l.refuseDue()
 		inbox, asks := l.inbox, l.requests
-		if len(l.held) > maxHeld {
+		if l.barrier.Len() > maxHeld {
 			inbox, asks = nil, nil
 		}
 		timer, stop := l.cfg.Clock.Timer(l.next() - l.cfg.Clock.Now())
@@ -155,7 +147,7 @@ func (l *loop) next() time.Duration {
 // drain takes what has come meanwhile.
 func (l *loop) drain() {
 	for range batch {
-		if len(l.held) > maxHeld {
+		if l.barrier.Len() > maxHeld {
 			return
 		}
 		select {
@@ -223,7 +215,7 @@ func (l *loop) publishState() {
 	l.status = status
 }
 
-// logStatusChange tells people of what concerns the whole peer and of which the machine
+// logStatusChange tells operators of what concerns the whole peer and of which the machine
 // says nothing.
 func (l *loop) logStatusChange(old, now protocol.Status) {
 	if old.Trouble != now.Trouble {

@@ -74,7 +74,7 @@ func (j *cacheJudge) waiting(wait *cacheWait) {
 	end := wait.until + t.KeepAlive
 	pauses := p.pauses
 	j.world.after(p.host.in(end)+50*time.Millisecond+j.world.setup.DiskSlow, func() {
-		if p.dead || p.paused || p.pauses != pauses || p.waits[wait.token] != wait || len(p.held) > 0 {
+		if p.dead || p.paused || p.pauses != pauses || p.waits[wait.token] != wait || p.barrier.Len() > 0 {
 			return
 		}
 		j.breach("%s: %s still waits %v after its end", p.host.name, cacheText(wait.in), p.host.boot()-wait.until)

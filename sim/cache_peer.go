@@ -36,19 +36,13 @@ type cachePeer struct {
 	asked   map[protocol.Token]bool // that the machine has not answered
 	waits   map[protocol.Token]*cacheWait
 	fetches map[string]*cacheFetch // by key
-	held    []cacheHeld
+	barrier protocol.Barrier
+	ticket  uint64          // the last one given
 	dirty   map[string]bool // keys whose copies are to be saved
 	wake    uint64          // the newest timer
 	wakeAt  time.Duration
 	spins   int
 	spinAt  time.Duration
-}
-
-// cacheHeld is an effect that waits for the disk; stored is that it is what is stored.
-type cacheHeld struct {
-	effect protocol.Effect
-	stored bool
-	done   bool
 }
 
 func newCachePeer(h *cacheHost, life uint64) *cachePeer {
@@ -197,9 +191,6 @@ func (p *cachePeer) carry(e protocol.Effect) {
 	var apply func()
 	d := &p.host.disk
 	switch e := e.(type) {
-	case protocol.Save: // what is saved is what the table has then
-		p.save(e.Key)
-		return
 	case protocol.SaveRemovals:
 		all := slices.Clone(e.All)
 		apply = func() {
@@ -214,64 +205,30 @@ func (p *cachePeer) carry(e protocol.Effect) {
 	case protocol.SaveMembers:
 		apply = func() { d.members, d.undo = e.State, nil }
 	}
-	if apply == nil || !p.host.keeps {
-		if len(p.held) > 0 && !p.stops(e) {
-			p.held = append(p.held, cacheHeld{effect: e})
-		} else {
-			p.act(e)
+	ticket := uint64(0)
+	if apply != nil && p.host.keeps {
+		p.ticket++
+		written := p.ticket
+		p.host.store(p, cacheOp{apply, func(string) { p.stored(written) }, true})
+		if !p.host.w.setup.Twin.HastyRemovals {
+			ticket = written
 		}
-		return
 	}
-	p.held = append(p.held, cacheHeld{effect: e, stored: true})
-	p.host.store(p, cacheOp{apply, func(string) { p.stored() }, true})
-	if p.host.w.setup.Twin.HastyRemovals {
-		p.goOn(false)
+	if p.barrier.Passes(e, ticket) {
+		p.act(e)
 	}
-}
-
-// stops is whether an effect ends a fetch, or moves its end. That does not wait for
-// the disk, and reaches a fetch that does.
-func (p *cachePeer) stops(e protocol.Effect) bool {
-	switch e := e.(type) {
-	case protocol.Trust:
-		for i := range p.held {
-			if f, ok := p.held[i].effect.(protocol.Fetch); ok && f.Key == e.Key && f.Term == e.Term {
-				f.Until = e.Until
-				p.held[i].effect = f
-			}
-		}
-		return true
-	case protocol.Abort:
-		p.held = slices.DeleteFunc(p.held, func(h cacheHeld) bool {
-			f, ok := h.effect.(protocol.Fetch)
-			return ok && f.Key == e.Key && f.Term == e.Term
-		})
-		return true
-	}
-	return false
 }
 
 // stored continues with what waited for the disk.
-func (p *cachePeer) stored() {
-	for i := range p.held {
-		if h := &p.held[i]; h.stored && !h.done {
-			h.done = true
+func (p *cachePeer) stored(ticket uint64) {
+	for e := range p.barrier.Release(ticket) {
+		if p.dead {
 			break
 		}
+		p.act(e)
 	}
-	p.goOn(true)
 	p.dial()
 	p.arm()
-}
-
-func (p *cachePeer) goOn(really bool) {
-	for len(p.held) > 0 && !p.dead && (!p.held[0].stored || p.held[0].done || !really) {
-		h := p.held[0]
-		p.held = p.held[1:]
-		if !h.stored {
-			p.act(h.effect)
-		}
-	}
 }
 
 // act carries an effect out.
@@ -297,6 +254,8 @@ func (p *cachePeer) act(e protocol.Effect) {
 		}
 	case protocol.Raise:
 		p.raise(e)
+	case protocol.Save:
+		p.save(e.Key)
 	}
 }
 

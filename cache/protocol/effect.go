@@ -97,7 +97,7 @@ type Save struct {
 // [Raised]: it must be safe from a crash of the machine.
 type Raise struct{ To int64 }
 
-// SaveRemovals stores all removals that are known. The effects that follow wait until it has been tried.
+// SaveRemovals stores all removals that are known. The effects that follow wait until it has been tried (see [Barrier]).
 type SaveRemovals struct{ All []Removal }
 
 // SaveMembers stores the list of members in force, safe from a crash of the machine. The effects that follow wait until it
