@@ -2,6 +2,7 @@ package origin
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -143,13 +144,14 @@ func URL(c URLConfig) (cache.Origin, error) {
 	if c.Client != nil {
 		o.client = *c.Client
 	} else {
-		o.client.Transport = newTransport()
+		o.client.Transport = Transport(nil)
 	}
 	o.client.CheckRedirect = o.redirect
 	return o.fetch, nil
 }
 
-func newTransport() *http.Transport {
+// Transport makes the requests of [URL], and trusts the system's certificates, or those of a configuration.
+func Transport(trusted *tls.Config) *http.Transport {
 	return &http.Transport{
 		Proxy:             http.ProxyFromEnvironment, // leaves loopback alone
 		DialContext:       (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,

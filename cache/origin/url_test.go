@@ -314,7 +314,7 @@ func TestURLOriginMoves(t *testing.T) {
 		go func() { _ = server.Serve(listener) }()
 		defer server.Close()
 		var gone *atomic.Bool // for the last connection
-		transport := newTransport()
+		transport := Transport(nil)
 		transport.Protocols = &protocols
 		transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
 			here, there := net.Pipe()

@@ -121,7 +121,7 @@ func (c *Cache) Peer(log *slog.Logger) (cache.Config, error) {
 		}
 	}
 	var err error
-	if out.Origin, err = c.source(); err != nil {
+	if out.Origin, err = c.origin(); err != nil {
 		return out, err
 	}
 	if c.SecretFile != "" {
@@ -135,8 +135,8 @@ func (c *Cache) Peer(log *slog.Logger) (cache.Config, error) {
 	return out, err
 }
 
-// source is where the values come from; nil: from other peers alone.
-func (c *Cache) source() (cache.Origin, error) {
+// origin is where the values come from; nil: from other peers alone.
+func (c *Cache) origin() (cache.Origin, error) {
 	maxTTL := c.timings().WithDefaults().MaxTTL
 	switch {
 	case c.Exec != nil && c.Origin != nil:
@@ -169,12 +169,7 @@ func (c *Cache) source() (cache.Origin, error) {
 		if err != nil {
 			return nil, fmt.Errorf("ca_file: %w", err)
 		}
-		o.Client = &http.Client{Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, TLSClientConfig: trusted,
-			MaxIdleConnsPerHost: 1024, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true,
-			// Pings find out that the other end is gone without a word: see cache/origin.
-			HTTP2: &http.HTTP2Config{SendPingTimeout: 10 * time.Second, PingTimeout: 5 * time.Second},
-		}}
+		o.Client = &http.Client{Transport: origin.Transport(trusted)}
 	}
 	return origin.URL(o)
 }
