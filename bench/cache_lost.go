@@ -36,7 +36,7 @@ func hearPeers(b *bed, peers []*cachePeer) *announcements {
 	for _, p := range peers {
 		d, err := zmtp.Dial(p.url, zmtp.Config{Kind: zmtp.SUB, Subscribe: [][]byte{[]byte("*")}, ReconnectMax: 50 * time.Millisecond, Handler: zmtp.Handler{
 			Message: func(_ *zmtp.Conn, m zmtp.Message) {
-				_, from, said, err := codec.Decode(m)
+				from, said, err := codec.Decode(m)
 				if announce, ok := said.(protocol.Announce); ok && err == nil {
 					a.mu.Lock()
 					a.last[from+" "+announce.Key] = a.clock.Now()

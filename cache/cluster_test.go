@@ -70,7 +70,7 @@ func TestTermsNeverFall(t *testing.T) {
 	}
 }
 
-// A peer that starts empty has the copies of the others, not the source.
+// A peer that starts empty has the copies of the others, not the origin.
 func TestRestartWithoutStorage(t *testing.T) {
 	c := newCluster(t, 3, echo, nil).settled()
 	c.get(0, "key", "value of key")
@@ -427,7 +427,7 @@ func TestOriginalPeer(t *testing.T) {
 	ear, err := zmtp.Dial(members[0].URL, zmtp.Config{
 		Kind: zmtp.SUB, Subscribe: [][]byte{[]byte("*"), []byte(members[1].URL)},
 		Handler: zmtp.Handler{Message: func(_ *zmtp.Conn, m zmtp.Message) {
-			if _, _, msg, err := codec.Decode(m); err == nil {
+			if _, msg, err := codec.Decode(m); err == nil {
 				heard <- msg
 			}
 		}},

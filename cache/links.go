@@ -232,7 +232,7 @@ func (l *links) failed(k *link, err error) {
 const refusedTimes = 2
 
 func (l *links) received(k *link, m zmtp.Message) {
-	_, from, msg, err := l.codec.Decode(m)
+	from, msg, err := l.codec.Decode(m)
 	switch {
 	case errors.Is(err, wire.ErrAuth):
 		l.reportUnusable(k, err.Error())

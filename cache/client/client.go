@@ -98,10 +98,6 @@ func (c *Client) Get(ctx context.Context, key string, o Options) (Item, error) {
 		c.counts.errors.Add(1)
 		return Item{}, err
 	}
-	if r.Kind != wire.ReplyValue {
-		c.counts.errors.Add(1)
-		return Item{}, fmt.Errorf("%w: the server sent a list of servers for a value", ErrFailed)
-	}
 	item := Item{Value: r.Value, Expire: time.UnixMilli(r.Expire), Term: r.Term}
 	if r.Made > 0 {
 		item.Made = time.UnixMilli(r.Made)

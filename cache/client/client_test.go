@@ -367,13 +367,6 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-func TestListForAValue(t *testing.T) {
-	s := serve(t, func(a asked) { a.reply(wire.Reply{Kind: wire.ReplyServers, Servers: []string{"tcp://h:1"}}) })
-	if _, err := dialed(t, Config{}, s).Get(t.Context(), "foo", Options{}); err == nil {
-		t.Error("a list was taken for a value")
-	}
-}
-
 func TestInFlight(t *testing.T) {
 	const bound = 4
 	held := make(chan asked, 2*bound)

@@ -137,7 +137,7 @@ func ParseID(b []byte) (uint32, bool) {
 	return uint32(n), err == nil && bytes.Equal(AppendID(canonical[:0], uint32(n)), b)
 }
 
-// Encoder makes frames in memory of its own, which it uses again: what it returns
+// Encoder makes frames of GETs and replies in memory of its own, which it uses again: what it returns
 // is valid until its next call. It takes values and keys as they are, without
 // copying them. It is for one goroutine; its zero value is ready.
 type Encoder struct {
@@ -156,13 +156,9 @@ func (e *Encoder) Request(r *Request) [][]byte {
 	b := e.start()
 	b.frames = append(b.frames, r.ID)
 	b.byte(byte(r.Op)).uint(r.Expire)
-	if r.Op == OpGet {
-		b.frames = append(b.frames, r.Key)
-		if r.After != 0 || r.Extended {
-			b.uint(r.After)
-		}
-	} else if r.Extended {
-		b.frames = append(b.frames, nil, nil)
+	b.frames = append(b.frames, r.Key)
+	if r.After != 0 || r.Extended {
+		b.uint(r.After)
 	}
 	if r.Extended {
 		b.uint(flagExtended | bit(r.Refresh, flagRefresh)).uint(r.Patience)

@@ -55,10 +55,10 @@ const membersInForce = 'g'
 
 // Flags of a HELLO.
 const (
-	flagBusy  = 1
-	flagKeeps = 2
-	flagEmpty = 4
-	flagLost  = 8
+	flagBusy    = 1
+	flagStorage = 2
+	flagEmpty   = 4
+	flagLost    = 8
 )
 
 // Encode appends the frames of a message; to is a url, or "" for all peers. The
@@ -155,7 +155,7 @@ func (b *builder) extension(m protocol.Message) {
 	switch m := m.(type) {
 	case protocol.Hello:
 		b.byte(typeHello).mark(m.Incarnation).mark(m.Echo).uint(m.Config).mark(m.Members).uint(m.Wall)
-		b.uint(bit(m.Busy, flagBusy) | bit(m.HasStorage, flagKeeps) | bit(m.Empty, flagEmpty) | bit(m.Lost, flagLost))
+		b.uint(bit(m.Busy, flagBusy) | bit(m.HasStorage, flagStorage) | bit(m.Empty, flagEmpty) | bit(m.Lost, flagLost))
 	case protocol.Ack:
 		b.byte(typeAck).text(m.Key).uint(m.Term).uint(m.Stamp)
 	case protocol.Release:

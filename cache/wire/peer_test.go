@@ -117,9 +117,9 @@ func TestVectors(t *testing.T) {
 		if show(got) != show(want) {
 			t.Errorf("%+v encodes to\n%s, want\n%s", v.m, show(got), show(want))
 		}
-		to, from, m, err := Codec{Self: v.to}.Decode(want)
-		if err != nil || to != v.to || from != p1 {
-			t.Errorf("%s: to %q, from %q, %v", v.frames, to, from, err)
+		from, m, err := Codec{Self: v.to}.Decode(want)
+		if err != nil || from != p1 {
+			t.Errorf("%s: from %q, %v", v.frames, from, err)
 		}
 		if diff := cmp.Diff(v.m, m); diff != "" {
 			t.Errorf("%s: %s", v.frames, diff)
@@ -151,7 +151,7 @@ func TestEveryFieldTravels(t *testing.T) {
 			m.Removal.Scope = protocol.PrefixKey
 			want = m
 		}
-		_, _, got, err := Codec{}.Decode(Codec{}.Encode(nil, "", p1, want))
+		_, got, err := Codec{}.Decode(Codec{}.Encode(nil, "", p1, want))
 		if err != nil {
 			t.Errorf("%T: %v", want, err)
 		}
@@ -268,13 +268,13 @@ func TestRefused(t *testing.T) {
 		{"MEMBERS with a strange address", "2a | P1 | 6d | 67 | 0000000000000000 | 01 | 00 | 03 | P1 | 666f6f", ErrMalformed},
 		{"MEMBERS with 16 members", "2a | P1 | 6d | 67 | 0000000000000000 | 01 | 00 | 03" + strings.Repeat(" | P1 | P2", 16), ErrMalformed},
 	} {
-		_, _, m, err := Codec{Self: p2, MaxKey: 8, MaxValue: 16}.Decode(frames(t, c.frames))
+		_, m, err := Codec{Self: p2, MaxKey: 8, MaxValue: 16}.Decode(frames(t, c.frames))
 		if !errors.Is(err, c.want) || m != nil {
 			t.Errorf("%s: %+v, %v, want %v", c.why, m, err, c.want)
 		}
 	}
 	for _, none := range [][][]byte{nil, {}, {nil, nil, nil}} {
-		if _, _, _, err := (Codec{}).Decode(none); err == nil {
+		if _, _, err := (Codec{}).Decode(none); err == nil {
 			t.Errorf("%v was accepted", none)
 		}
 	}
@@ -294,7 +294,7 @@ func TestAccepted(t *testing.T) {
 		{"a vote of a zero byte", "2a | P1 | 41 | 666f6f | 00 | 00 | 0001", protocol.Answer{Key: "foo"}},
 		{"a text that is none", "2a | P1 | 66 | 666f6f | 00 | 00 | 00 | ff", protocol.Failed{Key: "foo", Text: "?"}},
 	} {
-		_, _, m, err := Codec{Self: p2}.Decode(frames(t, c.frames))
+		_, m, err := Codec{Self: p2}.Decode(frames(t, c.frames))
 		if err != nil {
 			t.Errorf("%s: %v", c.why, err)
 		}
@@ -310,7 +310,7 @@ func TestEveryCut(t *testing.T) {
 	for _, v := range slices.Concat(vectors, extensions) {
 		whole := frames(t, v.frames)
 		for n := range whole {
-			_, _, _, err := Codec{Self: v.to}.Decode(whole[:n])
+			_, _, err := Codec{Self: v.to}.Decode(whole[:n])
 			optional := false
 			switch v.m.(type) {
 			case protocol.Question:
@@ -333,7 +333,7 @@ func TestEveryCut(t *testing.T) {
 
 func TestDecodeCopies(t *testing.T) {
 	in := frames(t, "P2 | P1 | 3d | 666f6f | 01 | c07a20645801 | 626172")
-	to, from, m, err := Codec{Self: p2}.Decode(in)
+	from, m, err := Codec{Self: p2}.Decode(in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -342,8 +342,8 @@ func TestDecodeCopies(t *testing.T) {
 			f[i] = 'z'
 		}
 	}
-	if diff := cmp.Diff(protocol.Message(protocol.Update{Key: "foo", Entry: update(1, t0+3600000, 0, "bar")}), m); diff != "" || to != p2 || from != p1 {
-		t.Errorf("what was decoded changed with the frames: %q, %q, %s", to, from, diff)
+	if diff := cmp.Diff(protocol.Message(protocol.Update{Key: "foo", Entry: update(1, t0+3600000, 0, "bar")}), m); diff != "" || from != p1 {
+		t.Errorf("what was decoded changed with the frames: %q, %s", from, diff)
 	}
 }
 
@@ -355,7 +355,7 @@ func TestMAC(t *testing.T) {
 			to = p2
 		}
 		signed, plain := a.Encode(nil, to, p1, v.m), open.Encode(nil, to, p1, v.m)
-		if _, _, m, err := a.Decode(signed); err != nil || !cmp.Equal(m, v.m) {
+		if _, m, err := a.Decode(signed); err != nil || !cmp.Equal(m, v.m) {
 			t.Errorf("%T: %v", v.m, err)
 		}
 		for why, err := range map[string]error{
@@ -382,7 +382,7 @@ func TestMAC(t *testing.T) {
 	}
 }
 
-func third(_, _ string, _ protocol.Message, err error) error { return err }
+func third(_ string, _ protocol.Message, err error) error { return err }
 
 // TestMACBorders moves bytes between frames: the MAC must change, although the
 // bytes one after the other are the same. A sum without the lengths must be caught.
@@ -424,12 +424,12 @@ func TestEncodeAppends(t *testing.T) {
 
 func TestTextIsCut(t *testing.T) {
 	text := strings.Repeat("ä", 1000)
-	_, _, m, err := Codec{}.Decode(Codec{}.Encode(nil, "", p1, protocol.Failed{Key: "k", Text: text}))
+	_, m, err := Codec{}.Decode(Codec{}.Encode(nil, "", p1, protocol.Failed{Key: "k", Text: text}))
 	if err != nil || m.(protocol.Failed).Text != text[:maxText] {
 		t.Errorf("%v, %v", m, err)
 	}
 	text = "a" + text
-	_, _, m, err = Codec{}.Decode(Codec{}.Encode(nil, "", p1, protocol.Failed{Key: "k", Text: text}))
+	_, m, err = Codec{}.Decode(Codec{}.Encode(nil, "", p1, protocol.Failed{Key: "k", Text: text}))
 	if err != nil || m.(protocol.Failed).Text != text[:maxText-1] {
 		t.Errorf("%v, %v", m, err)
 	}
@@ -445,15 +445,15 @@ func FuzzPeer(f *testing.F) {
 		if secret {
 			c.Secret = []byte("secret")
 		}
-		to, from, m, err := c.Decode(unpack(packed))
+		from, m, err := c.Decode(unpack(packed))
 		if err != nil {
 			if m != nil {
 				t.Fatalf("%v with %v", m, err)
 			}
 			return
 		}
-		to2, from2, again, err := c.Decode(c.Encode(nil, to, from, m))
-		if err != nil || to2 != to || from2 != from || !cmp.Equal(m, again) {
+		from2, again, err := c.Decode(c.Encode(nil, c.Self, from, m))
+		if err != nil || from2 != from || !cmp.Equal(m, again) {
 			t.Fatalf("%+v became %+v, %v", m, again, err)
 		}
 	})
@@ -490,7 +490,7 @@ func BenchmarkPeer(b *testing.B) {
 			var dst [][]byte
 			for b.Loop() {
 				dst = c.Encode(dst[:0], p2, p1, protocol.Question{Key: "some/key", Term: t0, Config: 1})
-				if _, _, _, err := c.Decode(dst); err != nil {
+				if _, _, err := c.Decode(dst); err != nil {
 					b.Fatal(err)
 				}
 			}

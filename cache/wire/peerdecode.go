@@ -7,30 +7,27 @@ import (
 	"github.com/understudy-ha/understudy/cache/protocol"
 )
 
-// Decode takes a message apart. to is "" for a message to all peers, otherwise
-// [Codec.Self]. Errors wrap [ErrMalformed], [ErrTarget], [ErrAuth] or
+// Decode takes a message apart, which is to all peers or to [Codec.Self]. Errors wrap [ErrMalformed], [ErrTarget], [ErrAuth] or
 // [ErrUnknown]; none of them is a reason to close the connection. What is returned
 // has nothing in common with the frames.
-func (c Codec) Decode(frames [][]byte) (to, from string, m protocol.Message, err error) {
+func (c Codec) Decode(frames [][]byte) (from string, m protocol.Message, err error) {
 	if len(frames) <= typeFrame {
-		return "", "", nil, fmt.Errorf("%w: %d frames; target, sender and type are needed", ErrMalformed, len(frames))
+		return "", nil, fmt.Errorf("%w: %d frames; target, sender and type are needed", ErrMalformed, len(frames))
 	}
-	if to = string(frames[0]); to == "*" {
-		to = ""
-	} else if to != c.Self || to == "" {
-		return "", "", nil, fmt.Errorf("%w: %.*q", ErrTarget, maxURL, to)
+	if to := string(frames[0]); to != "*" && (to != c.Self || to == "") {
+		return "", nil, fmt.Errorf("%w: %.*q", ErrTarget, maxURL, to)
 	}
 	if n := len(frames[1]); n == 0 || n > maxURL {
-		return "", "", nil, fmt.Errorf("%w: the sender (frame 1) has %d bytes; 1 to %d are allowed", ErrMalformed, n, maxURL)
+		return "", nil, fmt.Errorf("%w: the sender (frame 1) has %d bytes; 1 to %d are allowed", ErrMalformed, n, maxURL)
 	}
 	if err := c.authenticate(frames); err != nil {
-		return "", "", nil, err
+		return "", nil, err
 	}
 	r := reader{codec: c, kind: frames[typeFrame][0], frames: frames, at: typeFrame + 1}
 	if m = r.message(); r.err != nil {
-		return "", "", nil, r.err
+		return "", nil, r.err
 	}
-	return to, string(frames[1]), m, nil
+	return string(frames[1]), m, nil
 }
 
 // reader takes the frames one by one. After the first error all it returns is zero.
@@ -185,7 +182,7 @@ func (r *reader) hello() protocol.Hello {
 	}
 	h.Echo, h.Config, h.Members, h.Wall = r.mark("echo"), r.uint("config"), r.mark("members"), r.uint("wall")
 	flags := r.uint("flags")
-	h.Busy, h.HasStorage, h.Empty, h.Lost = flags&flagBusy != 0, flags&flagKeeps != 0, flags&flagEmpty != 0, flags&flagLost != 0
+	h.Busy, h.HasStorage, h.Empty, h.Lost = flags&flagBusy != 0, flags&flagStorage != 0, flags&flagEmpty != 0, flags&flagLost != 0
 	return h
 }
 

@@ -14,7 +14,7 @@ const (
 	ReplyKeepAlive ReplyKind = iota // it continues waiting
 	ReplyValue                      // Value, Expire and, to an extended request, Made and Term
 	ReplySeeOther                   // ask another server
-	ReplyServers                    // Servers
+	ReplyServers                    // Servers, to a DISCOVER
 	ReplyError                      // Code, Retry and Text; only to extended requests
 )
 
@@ -54,17 +54,12 @@ const (
 )
 
 // Reply encodes a reply to a client that does or does not know the extension. One
-// that does not is sent what the original sends: a value without its history, and,
-// in place of an error, that it must ask another server. It asks at once: whoever
-// does not want that must wait with the reply.
+// that does not is sent a value without its history, as the original does, and must be
+// sent no error.
 func (e *Encoder) Reply(r *Reply, extended bool) [][]byte {
 	b := e.start()
 	b.frames = append(b.frames, r.ID)
-	kind := r.Kind
-	if kind == ReplyError && !extended {
-		kind = ReplySeeOther
-	}
-	switch kind {
+	switch r.Kind {
 	case ReplyValue:
 		b.byte(replyValue)
 		b.frames = append(b.frames, r.Value)
@@ -89,7 +84,7 @@ func badReply(frame, why string) error {
 	return fmt.Errorf("%w of a server: %s: %s", ErrMalformed, frame, why)
 }
 
-// Decode reads a reply. Frames that it does not know are ignored.
+// Decode reads a reply to a GET. Frames that it does not know are ignored.
 func (r *Reply) Decode(frames [][]byte) error {
 	*r = Reply{}
 	if len(frames) == 0 || len(frames[0]) == 0 || len(frames[0]) > maxID {
@@ -108,14 +103,6 @@ func (r *Reply) Decode(frames [][]byte) error {
 	case replySeeOther:
 		r.Kind = ReplySeeOther
 		return nil
-	case replyServers:
-		r.Kind = ReplyServers
-		if len(frames) < 3 {
-			return badReply("list (frame 2)", "it is missing")
-		}
-		var err error
-		r.Servers, err = parseStrings(frames[2])
-		return err
 	case replyError:
 		return r.error(frames)
 	default:
