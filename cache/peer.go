@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/cache/protocol"
+	"github.com/understudy-ha/understudy/lease"
 )
 
 // Peer is one member of a cluster of caches. Its methods may be called from any
@@ -226,7 +227,7 @@ func item(key string, e protocol.Entry, from From) Item {
 func (p *Peer) Remove(ctx context.Context, scope protocol.Scope, name string) (confirmed, of int, err error) {
 	switch {
 	case scope != protocol.OneKey && scope != protocol.PrefixKey:
-		return 0, 0, fmt.Errorf("%w: a removal is of one key or of a prefix", ErrBadKey)
+		return 0, 0, fmt.Errorf("cache: %w: a removal is of one key or of a prefix", lease.ErrInvalid)
 	case scope == protocol.OneKey && name == "":
 		return 0, 0, ErrBadKey
 	case len(name) > p.cfg.MaxKey:

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/understudy-ha/understudy/cache/protocol"
+	"github.com/understudy-ha/understudy/lease"
 )
 
 func TestOneFetchForManyAskers(t *testing.T) {
@@ -251,6 +253,9 @@ func TestRemove(t *testing.T) {
 	c.get(2, "a/1", "2")
 	if _, _, err := c.peers[0].Remove(c.ctx(), protocol.OneKey, ""); !errors.Is(err, ErrBadKey) {
 		t.Errorf("no key: %v", err)
+	}
+	if _, _, err := c.peers[0].Remove(c.ctx(), protocol.Everything, "a/"); !errors.Is(err, lease.ErrInvalid) || strings.Contains(err.Error(), "empty") {
+		t.Errorf("an unknown scope: %v", err)
 	}
 }
 

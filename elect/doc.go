@@ -46,9 +46,9 @@
 // notice a pause while it is paused. A role with several holders has that many
 // terms, one per place.
 //
-// An acquisition that reaches the store only after its campaign was stopped (the
-// campaign reads back once) leaves the role held without work until the session
-// ends or the process campaigns for it again.
+// An acquisition that had no answer when its campaign was stopped is sent again,
+// which settles it, and given back. Without the store, the role may be held without
+// work until the session ends.
 //
 // # How it fails
 //

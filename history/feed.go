@@ -45,7 +45,8 @@ func NewFeed(log Log, after int64) *Feed {
 }
 
 // Next returns the events that have appeared since the last call, oldest id
-// first, and none when there are none. Each is returned once.
+// first, and none when there are none. Each is returned once; those of a log that was
+// set back may be returned again.
 func (f *Feed) Next(ctx context.Context) ([]Event, error) {
 	var out []Event
 	last, found := f.last, f.last.ID == 0

@@ -34,7 +34,7 @@ type ResolverConfig struct {
 	// Roles that exist even if no instance ever held them or waits for them. See [Resolver.SetRoles].
 	Roles []string
 	// MaxAge is how long an answer may be believed at most after the reading on which it
-	// rests. Default DefaultMost.
+	// rests. Default DefaultMaxAge.
 	MaxAge time.Duration
 	// Interval between two readings. Default 1 s. It is jittered by an eighth, and kept as far as
 	// [catalog.NextReading] lets it.

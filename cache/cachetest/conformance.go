@@ -28,7 +28,7 @@ type Harness struct {
 	Crash func(cache.Storage) error
 }
 
-// Run puts a storage through the suite; make returns an empty one for each test.
+// Run puts a storage through the suite; newHarness makes an empty one for each test.
 func Run(t *testing.T, newHarness func(t *testing.T) Harness) {
 	for name, check := range checks() {
 		t.Run(name, func(t *testing.T) {

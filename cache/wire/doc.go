@@ -35,11 +35,12 @@
 //	REMOVE      x   scope name term                scope: one byte, k, p or e
 //	REMOVED     X   scope name term
 //	FETCHREQ    F   key
-//	MEMBERS     m   "g" 0 0 0 number 0 (url api)*
+//	MEMBERS     m   step basis 0 0 number 0 (url api)*
 //
 // incarnation, echo, members and basis are 8 bytes, the most significant first:
-// they are not numbers but marks. step is one byte. flags is a number: 1 is busy,
-// 2 is keeps. used is 1 when a fetch may have been made in the term.
+// they are not numbers but marks. step is g and basis 0: older versions had others. flags
+// is a number: 1 is busy, 2 has storage, 4 found it empty at its start, 8 tells the receiver
+// that an earlier life of it had storage. used is 1 when a fetch may have been made in the term.
 //
 // The MAC is HMAC-SHA256 with the secret over all frames in order, with the
 // type frame cut to its type byte, each preceded by its length in 8 bytes, the
