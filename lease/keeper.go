@@ -152,9 +152,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		if err != nil || ctx.Err() != nil {
 			return err // stopped: the session has been ended
 		}
-		if ctx.Err() == nil {
-			ending.Go(func() { k.endLost(ctx, live) })
-		}
+		ending.Go(func() { k.endLost(ctx, live) })
 	}
 	return nil
 }
