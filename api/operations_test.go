@@ -83,10 +83,10 @@ var removalErrors = map[int]string{
 // cacheErrors are the cache's own texts of these statuses.
 func cacheErrors(statuses ...int) map[int]string {
 	texts := map[int]string{
-		404: "The source has no such key (not_found), or this server runs no peer (no_cache)",
+		404: "The origin has no such key (not_found), or this server runs no peer (no_cache)",
 		414: "The key is longer than the peer allows (key_too_long)",
 		416: "The range is not within the value (range)",
-		502: "The source failed, and is not asked again before retry_after_ms (source_failed)",
+		502: "The origin failed, and is not asked again before retry_after_ms (source_failed)",
 		503: "This peer must not fetch now, and no copy here would do (partitioned, not_member, passive), or too many wait (busy)",
 		504: "The value did not come within the wait (not_yet), or only-if-cached was asked and no copy would do (not_here)",
 	}

@@ -201,7 +201,7 @@ func TestExtendedClient(t *testing.T) {
 	r.send("7", "?", "\x01", "key", "", "\x03", decimal(60_000)) // refresh
 	r.want("7", "=", "value of key")
 	if n := c.calls.Load() - slow.Load(); n != 4 {
-		t.Errorf("%d calls of the source, beside the slow one", n)
+		t.Errorf("%d calls of the origin, beside the slow one", n)
 	}
 }
 

@@ -68,7 +68,7 @@ func (l *loop) execute(e protocol.Effect) {
 	}
 }
 
-// publishChange tells people. Without a key, it concerns the whole peer.
+// publishChange tells operators. Without a key, it concerns the whole peer.
 func (l *loop) publishChange(e protocol.StateChanged) {
 	if e.Key == "" {
 		l.log.Info(e.Why)

@@ -15,7 +15,7 @@ var (
 	// and there is no copy that would do. What is held is still given.
 	ErrPartitioned = errors.New("cache: no majority of the peers can be reached")
 	// ErrFailed: the origin failed; a [Failure] says how, and when it is asked again.
-	ErrFailed = errors.New("cache: the source failed")
+	ErrFailed = errors.New("cache: the origin failed")
 	// ErrOverloaded: too much waits already. Ask again a little later, or another peer.
 	ErrOverloaded = errors.New("cache: too many requests wait")
 	// ErrTooLarge: a key or a value is larger than [Config.MaxKey] or [Config.MaxValue].
@@ -31,13 +31,13 @@ var (
 	// ErrBroken: this peer cannot do its part, because of its storage or its clock.
 	ErrBroken = errors.New("cache: this peer cannot fetch")
 	// ErrOriginRuns: the origin has not returned, although its context has ended.
-	ErrOriginRuns = errors.New("cache: the source has not returned although it was told to")
+	ErrOriginRuns = errors.New("cache: the origin has not returned although it was told to")
 )
 
 // Causes of the end of an origin's context.
 var (
 	errTrustEnded = errors.New("cache: the fetch must stop: a majority of the peers no longer vouches that nobody else fetches")
-	errDeadline   = errors.New("cache: the fetch must stop: the source has taken longer than it may")
+	errDeadline   = errors.New("cache: the fetch must stop: the origin has taken longer than it may")
 	errStopping   = errors.New("cache: the fetch must stop: the peer stops")
 )
 
@@ -49,7 +49,7 @@ type Failure struct {
 }
 
 // Error implements error.
-func (f *Failure) Error() string { return "cache: the source failed: " + f.Text }
+func (f *Failure) Error() string { return "cache: the origin failed: " + f.Text }
 
 // Is implements errors.Is.
 func (f *Failure) Is(target error) bool {

@@ -16,7 +16,7 @@ func Example() {
 		Self:    self.URL,
 		Members: []protocol.Member{self},
 		Origin: func(ctx context.Context, f cache.Fetch) (cache.Value, error) {
-			fmt.Println("the source is asked for", f.Key)
+			fmt.Println("the origin is asked for", f.Key)
 			return cache.Value{Data: []byte("a slow value")}, nil
 		},
 	})
@@ -40,7 +40,7 @@ func Example() {
 	cancel()
 	fmt.Println(<-ended)
 	// Output:
-	// the source is asked for answer
+	// the origin is asked for answer
 	// miss: a slow value
 	// hit: a slow value
 	// <nil>

@@ -233,8 +233,8 @@ func (f *fetches) outcome(c *call, value Value, err error) protocol.Fetched {
 func (f *fetches) callOrigin(c *call) (value Value, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			f.log.Error("the source panicked", "key", c.Key, "panic", r, "stack", string(debug.Stack()))
-			err = fmt.Errorf("the source panicked: %v", r)
+			f.log.Error("the origin panicked", "key", c.Key, "panic", r, "stack", string(debug.Stack()))
+			err = fmt.Errorf("the origin panicked: %v", r)
 		}
 	}()
 	if f.origin == nil {
@@ -242,7 +242,7 @@ func (f *fetches) callOrigin(c *call) (value Value, err error) {
 	}
 	value, err = f.origin(c.ctx, Fetch{Key: c.Key, Term: c.Term, Stale: c.Stale.Value})
 	if err == nil && len(value.Data) > f.maxValue {
-		return Value{}, fmt.Errorf("%w: the source returned %d bytes; at most %d may be", ErrTooLarge, len(value.Data), f.maxValue)
+		return Value{}, fmt.Errorf("%w: the origin returned %d bytes; at most %d may be", ErrTooLarge, len(value.Data), f.maxValue)
 	}
 	return value, err
 }

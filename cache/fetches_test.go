@@ -25,7 +25,7 @@ func (c bubbleClock) Timer(d time.Duration) (<-chan time.Time, func() bool) {
 	return t.C, t.Stop
 }
 
-// fetchBench is fetches with a source that says when it runs, in a bubble.
+// fetchBench is fetches with an origin that says when it runs, in a bubble.
 type fetchBench struct {
 	*fetches
 	mu      sync.Mutex
@@ -36,7 +36,7 @@ type fetchBench struct {
 	twice   bool // two of one key
 }
 
-// newFetchBench has a source that takes as long as its key says, and returns when
+// newFetchBench has an origin that takes as long as its key says, and returns when
 // its context ends, unless the key says that it is stubborn.
 func newFetchBench(limit int) *fetchBench {
 	b := &fetchBench{causes: map[string]error{}}
@@ -124,9 +124,9 @@ func TestFetchOutcomes(t *testing.T) {
 			b.begin(key, time.Minute)
 		}
 		time.Sleep(10 * time.Second)
-		b.want(t, "panic: the source panicked: no", "ok: value", "fails: it fails",
-			"large: cache: too large: the source returned 17825792 bytes; at most 16777216 may be",
-			"later: busy: come later", "missing: cache: the source has no such key: looked twice: cache: the source has no such key")
+		b.want(t, "panic: the origin panicked: no", "ok: value", "fails: it fails",
+			"large: cache: too large: the origin returned 17825792 bytes; at most 16777216 may be",
+			"later: busy: come later", "missing: cache: the origin has no such key: looked twice: cache: the origin has no such key")
 		if got := b.results[4].Wait; got != time.Minute {
 			t.Errorf("to be asked again after %v", got)
 		}
@@ -308,14 +308,14 @@ func TestFetchesStop(t *testing.T) {
 		b.begin("stubborn 5m", time.Hour)
 		synctest.Wait()
 		if b.stop(time.Second) {
-			t.Error("over, although the source runs")
+			t.Error("over, although the origin runs")
 		}
 		b.want(t) // others must not make the call before it has returned
 		time.Sleep(time.Hour)
 		b.want(t, "stubborn: "+errStopping.Error())
 		for _, f := range b.results {
 			if !f.Stopped {
-				t.Error("reported as a failure of the source")
+				t.Error("reported as a failure of the origin")
 			}
 		}
 	})
@@ -328,7 +328,7 @@ func TestFetchesStop(t *testing.T) {
 		b.begin("waits 5m", time.Minute)
 		time.Sleep(3 * time.Second)
 		if !b.stop(10 * time.Second) {
-			t.Error("not over, although the source has returned")
+			t.Error("not over, although the origin has returned")
 		}
 		time.Sleep(time.Hour)
 	})

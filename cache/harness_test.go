@@ -49,13 +49,13 @@ func addrs(t testing.TB, n int) []string {
 	return out
 }
 
-// cluster is several peers in this process, with one source that counts.
+// cluster is several peers in this process, with one origin that counts.
 type cluster struct {
 	t       testing.TB
 	members []protocol.Member
 	config  func(i int, c *Config)
 	source  Origin
-	calls   atomic.Int64 // of the source
+	calls   atomic.Int64 // of the origin
 	ahead   atomic.Int64 // nanoseconds that every wall clock has been put forward
 	peers   []*member
 }
@@ -166,7 +166,7 @@ func (c *cluster) settled() *cluster {
 	}
 }
 
-// echo is a source that makes a value from the key.
+// echo is an origin that makes a value from the key.
 func echo(_ context.Context, f Fetch) (Value, error) {
 	return Value{Data: fmt.Appendf(nil, "value of %s", f.Key)}, nil
 }

@@ -41,7 +41,7 @@ type Value struct {
 // ErrNotFound is what an origin returns, wrapped or not, for a key that has no value.
 // It is told to whoever asked, and asked for again no sooner than after the back-off,
 // as any failure.
-var ErrNotFound = errors.New("cache: the source has no such key")
+var ErrNotFound = errors.New("cache: the origin has no such key")
 
 // RetryAfter is an error that says when an origin wants to be called again.
 type RetryAfter struct {

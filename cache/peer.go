@@ -103,7 +103,7 @@ func (p *Peer) Run(ctx context.Context) error {
 	var failed error
 	if !p.fetches.stop(originGrace) {
 		failed = ErrOriginRuns
-		p.cfg.Log.Error("the source has not returned although its context has ended; another peer may fetch the same now", "waited", originGrace)
+		p.cfg.Log.Error("the origin has not returned although its context has ended; another peer may fetch the same now", "waited", originGrace)
 	}
 	stop()
 	looping.Wait()

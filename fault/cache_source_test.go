@@ -196,5 +196,5 @@ func sourcePanics(t *testing.T, programs fault.Programs) {
 			t.Errorf("%s has ended", p.Name)
 		}
 	}
-	c.Named("p1").Says("the source panicked", patience)
+	c.Named("p1").Says("the origin panicked", patience)
 }

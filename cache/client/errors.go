@@ -11,9 +11,9 @@ import (
 
 // How a Get ends without a value.
 var (
-	// ErrFailed: the source failed, and no copy that would do is there.
-	ErrFailed = errors.New("client: the source failed")
-	// ErrNotFound: the source has no such key.
+	// ErrFailed: the origin failed, and no copy that would do is there.
+	ErrFailed = errors.New("client: the origin failed")
+	// ErrNotFound: the origin has no such key.
 	ErrNotFound = errors.New("client: no such key")
 	// ErrPartitioned: every server that is connected is cut off from the majority, and none
 	// has a copy that would do.

@@ -52,15 +52,15 @@ const (
 func (c ExecConfig) Validate() error {
 	switch {
 	case len(c.Command) == 0 || c.Command[0] == "":
-		return fmt.Errorf("source: %w: no program", lease.ErrInvalid)
+		return fmt.Errorf("origin: %w: no program", lease.ErrInvalid)
 	case strings.Contains(c.Command[0], keyMark):
-		return fmt.Errorf("source: %w: the program %q contains {key}: a key must not choose what is run", lease.ErrInvalid, c.Command[0])
+		return fmt.Errorf("origin: %w: the program %q contains {key}: a key must not choose what is run", lease.ErrInvalid, c.Command[0])
 	case slices.ContainsFunc(c.Command, func(a string) bool { return strings.ContainsRune(a, 0) }):
-		return fmt.Errorf("source: %w: the program's arguments contain a zero byte", lease.ErrInvalid)
+		return fmt.Errorf("origin: %w: the program's arguments contain a zero byte", lease.ErrInvalid)
 	case interpreted(c.Command):
-		return fmt.Errorf("source: %w: a shell would run what a key says: write sh -c '… \"$1\" …' -- {key} instead, or use \"$UNDERSTUDY_KEY\"", lease.ErrInvalid)
+		return fmt.Errorf("origin: %w: a shell would run what a key says: write sh -c '… \"$1\" …' -- {key} instead, or use \"$UNDERSTUDY_KEY\"", lease.ErrInvalid)
 	case c.MaxValue < 0:
-		return fmt.Errorf("source: %w: the largest value (%d bytes) cannot be negative", lease.ErrInvalid, c.MaxValue)
+		return fmt.Errorf("origin: %w: the largest value (%d bytes) cannot be negative", lease.ErrInvalid, c.MaxValue)
 	}
 	return nil
 }
@@ -125,14 +125,14 @@ type program struct {
 	name string // without the arguments, which may hold secrets
 }
 
-// Exec returns a source that runs a program. One that cannot be found is refused.
+// Exec returns an origin that runs a program. One that cannot be found is refused.
 func Exec(c ExecConfig) (cache.Origin, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
 	if inDir := c.Dir != "" && !filepath.IsAbs(c.Command[0]) && filepath.Base(c.Command[0]) != c.Command[0]; !inDir {
 		if _, err := exec.LookPath(c.Command[0]); err != nil {
-			return nil, fmt.Errorf("source: %w: %w", lease.ErrInvalid, err)
+			return nil, fmt.Errorf("origin: %w: %w", lease.ErrInvalid, err)
 		}
 	}
 	if c.Env == nil {
@@ -149,13 +149,13 @@ func Exec(c ExecConfig) (cache.Origin, error) {
 // argv is the command for a key.
 func (p program) argv(key string) ([]string, error) {
 	if strings.ContainsRune(key, 0) {
-		return nil, fmt.Errorf("source: the key has a zero byte, which cannot be given to a program")
+		return nil, fmt.Errorf("origin: the key has a zero byte, which cannot be given to a program")
 	}
 	out := make([]string, len(p.Command))
 	ended := false // no options come any more
 	for i, word := range p.Command {
 		if strings.HasPrefix(word, keyMark) && strings.HasPrefix(key, "-") && !ended {
-			return nil, fmt.Errorf("source: the key begins with \"-\", and %s would take it for an option: write -- before {key}", p.name)
+			return nil, fmt.Errorf("origin: the key begins with \"-\", and %s would take it for an option: write -- before {key}", p.name)
 		}
 		ended = ended || i > 0 && word == "--"
 		out[i] = strings.ReplaceAll(word, keyMark, key)
@@ -189,9 +189,9 @@ func (p program) fetch(ctx context.Context, f cache.Fetch) (cache.Value, error) 
 func (p program) judge(ctx context.Context, state *os.ProcessState, err error, out *output, said string) (cache.Value, error) {
 	failure := func(cause error) (cache.Value, error) {
 		if said != "" {
-			return cache.Value{}, fmt.Errorf("source: %s: %w: %s", p.name, cause, said)
+			return cache.Value{}, fmt.Errorf("origin: %s: %w: %s", p.name, cause, said)
 		}
-		return cache.Value{}, fmt.Errorf("source: %s: %w", p.name, cause)
+		return cache.Value{}, fmt.Errorf("origin: %s: %w", p.name, cause)
 	}
 	switch {
 	case errors.Is(context.Cause(ctx), errLong):

@@ -74,11 +74,11 @@ func TestExecValues(t *testing.T) {
 
 func TestExecFailures(t *testing.T) {
 	for text, want := range map[string]string{
-		"printf half; exit 1":                     "source: sh: exit status 1",
-		"echo busy >&2; exit 75":                  "source: sh: exit status 75: busy",
-		"echo 'no such' >&2; exit 66":             "source: sh: cache: the source has no such key: no such",
-		"kill -9 $$":                              "source: sh: signal: killed",
-		"printf '\\033[31mred\\n\\a' >&2; exit 2": "source: sh: exit status 2: [31mred",
+		"printf half; exit 1":                     "origin: sh: exit status 1",
+		"echo busy >&2; exit 75":                  "origin: sh: exit status 75: busy",
+		"echo 'no such' >&2; exit 66":             "origin: sh: cache: the origin has no such key: no such",
+		"kill -9 $$":                              "origin: sh: signal: killed",
+		"printf '\\033[31mred\\n\\a' >&2; exit 2": "origin: sh: exit status 2: [31mred",
 	} {
 		_, err := fetchExec(t, script(text), "k")
 		if err == nil || err.Error() != want {

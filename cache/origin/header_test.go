@@ -9,7 +9,7 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// TestURLHeaders: what could never be sent is refused when the source is made, and no error shows a value.
+// TestURLHeaders: what could never be sent is refused when the origin is made, and no error shows a value.
 func TestURLHeaders(t *testing.T) {
 	for want, h := range map[string]http.Header{
 		"":                                   {"X-Api-Key": {"a b\tc"}, "x_odd!": {"ümlaut"}, "Accept": {"a", "b"}, "X-Empty": {""}},

@@ -31,7 +31,7 @@ func Split(command string) ([]string, error) {
 			i, in = i+n-1, true
 		case '\\':
 			if i++; i == len(command) {
-				return nil, fmt.Errorf("source: %w: the command ends in a backslash", lease.ErrInvalid)
+				return nil, fmt.Errorf("origin: %w: the command ends in a backslash", lease.ErrInvalid)
 			}
 			if command[i] != '\n' { // a line that continues
 				word.WriteByte(command[i])
@@ -40,7 +40,7 @@ func Split(command string) ([]string, error) {
 		case '|', '&', ';', '<', '>', '(', ')', '$', '`':
 			return nil, noShell(c)
 		case 0:
-			return nil, fmt.Errorf("source: %w: the command contains a zero byte", lease.ErrInvalid)
+			return nil, fmt.Errorf("origin: %w: the command contains a zero byte", lease.ErrInvalid)
 		default:
 			word.WriteByte(c)
 			in = true
@@ -50,13 +50,13 @@ func Split(command string) ([]string, error) {
 		out = append(out, word.String())
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("source: %w: the command is empty", lease.ErrInvalid)
+		return nil, fmt.Errorf("origin: %w: the command is empty", lease.ErrInvalid)
 	}
 	return out, nil
 }
 
 func noShell(c byte) error {
-	return fmt.Errorf("source: %w: the command contains %q, and no shell runs it: put it in single quotes, or use sh -c 'SCRIPT' -- {key}", lease.ErrInvalid, c)
+	return fmt.Errorf("origin: %w: the command contains %q, and no shell runs it: put it in single quotes, or use sh -c 'SCRIPT' -- {key}", lease.ErrInvalid, c)
 }
 
 // quoted writes the quoted text at the beginning of s, and returns its length
@@ -69,7 +69,7 @@ func quoted(word *strings.Builder, s string) (int, error) {
 		case c == quote:
 			return i + 1, nil
 		case c == 0:
-			return 0, fmt.Errorf("source: %w: the command contains a zero byte", lease.ErrInvalid)
+			return 0, fmt.Errorf("origin: %w: the command contains a zero byte", lease.ErrInvalid)
 		case quote == '"' && (c == '$' || c == '`'):
 			return 0, noShell(c)
 		case quote == '"' && c == '\\' && i+1 < len(s) && strings.IndexByte("$`\"\\\n", s[i+1]) >= 0:
@@ -80,5 +80,5 @@ func quoted(word *strings.Builder, s string) (int, error) {
 			word.WriteByte(c)
 		}
 	}
-	return 0, fmt.Errorf("source: %w: a %c in the command is not closed", lease.ErrInvalid, quote)
+	return 0, fmt.Errorf("origin: %w: a %c in the command is not closed", lease.ErrInvalid, quote)
 }

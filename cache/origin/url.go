@@ -55,23 +55,23 @@ const (
 // Validate returns an error that wraps [lease.ErrInvalid].
 func (c URLConfig) Validate() error {
 	bad := func(format string, args ...any) error {
-		return fmt.Errorf("source: %w: %s", lease.ErrInvalid, fmt.Sprintf(format, args...))
+		return fmt.Errorf("origin: %w: %s", lease.ErrInvalid, fmt.Sprintf(format, args...))
 	}
 	shown, _, _ := strings.Cut(c.URL, "?") // what follows may be a secret
 	u, err := url.Parse(expand(c.URL, "key"))
 	switch {
 	case err != nil:
-		return bad("the source's URL cannot be read") // the error would quote a password
+		return bad("the origin's URL cannot be read") // the error would quote a password
 	case u.User != nil:
-		return bad("the source's URL has a user or password; use a header")
+		return bad("the origin's URL has a user or password; use a header")
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Fragment != "":
-		return bad("the source's URL %q is not http://HOST/… or https://HOST/…", shown)
+		return bad("the origin's URL %q is not http://HOST/… or https://HOST/…", shown)
 	case u.Host != host(c.URL):
-		return bad("the source's URL %q has {key} in its host: a key must not choose whom to ask", shown)
+		return bad("the origin's URL %q has {key} in its host: a key must not choose whom to ask", shown)
 	case expand(c.URL, "key") == c.URL:
-		return bad("the source's URL %q lacks {key}, which stands for the key", shown)
+		return bad("the origin's URL %q lacks {key}, which stands for the key", shown)
 	case dotted(u):
-		return bad("the source's URL %q has a segment . or .. in its path", shown)
+		return bad("the origin's URL %q has a segment . or .. in its path", shown)
 	case c.MaxValue < 0 || c.MaxTTL < 0:
 		return bad("the largest value and the longest time to live cannot be negative")
 	}
@@ -127,7 +127,7 @@ type origin struct {
 	client http.Client
 }
 
-// URL returns a source that sends a GET request.
+// URL returns an origin that sends a GET request.
 func URL(c URLConfig) (cache.Origin, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -153,6 +153,7 @@ func URL(c URLConfig) (cache.Origin, error) {
 // Transport makes the requests of [URL], and trusts the system's certificates, or those of a configuration.
 func Transport(trusted *tls.Config) *http.Transport {
 	return &http.Transport{
+		TLSClientConfig:   trusted,
 		Proxy:             http.ProxyFromEnvironment, // leaves loopback alone
 		DialContext:       (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
 		ForceAttemptHTTP2: true,
@@ -192,7 +193,7 @@ func (o *origin) redirect(next *http.Request, before []*http.Request) error {
 func (o *origin) fetch(ctx context.Context, f cache.Fetch) (cache.Value, error) {
 	to, err := url.Parse(expand(o.URLConfig.URL, f.Key))
 	if err != nil || dotted(to) {
-		return cache.Value{}, fmt.Errorf("source: GET %s: the key makes a path with a segment . or .., which others would resolve", o.name)
+		return cache.Value{}, fmt.Errorf("origin: GET %s: the key makes a path with a segment . or .., which others would resolve", o.name)
 	}
 	if _, has := ctx.Deadline(); !has {
 		var cancel context.CancelFunc
@@ -221,16 +222,16 @@ func (o *origin) fetch(ctx context.Context, f cache.Fetch) (cache.Value, error) 
 
 func (o *origin) failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return fmt.Errorf("source: GET %s: stopped: %w", o.name, context.Cause(ctx))
+		return fmt.Errorf("origin: GET %s: stopped: %w", o.name, context.Cause(ctx))
 	}
 	if outer, ok := errors.AsType[*url.Error](err); ok {
 		err = outer.Err // the outer one quotes the whole URL
 	}
-	return fmt.Errorf("source: GET %s: %w", o.name, err)
+	return fmt.Errorf("origin: GET %s: %w", o.name, err)
 }
 
 func (o *origin) value(ctx context.Context, resp *http.Response) (cache.Value, error) {
-	long := fmt.Errorf("source: GET %s: %w: more than %d bytes", o.name, errLong, o.MaxValue)
+	long := fmt.Errorf("origin: GET %s: %w: more than %d bytes", o.name, errLong, o.MaxValue)
 	if resp.ContentLength > int64(o.MaxValue) {
 		return cache.Value{}, long
 	}
@@ -254,9 +255,9 @@ func (o *origin) refused(resp *http.Response) error {
 	}
 	switch resp.StatusCode {
 	case http.StatusNotFound, http.StatusGone:
-		return fmt.Errorf("source: GET %s: %w: %s", o.name, cache.ErrNotFound, text)
+		return fmt.Errorf("origin: GET %s: %w: %s", o.name, cache.ErrNotFound, text)
 	}
-	err := fmt.Errorf("source: GET %s: %s", o.name, text)
+	err := fmt.Errorf("origin: GET %s: %s", o.name, text)
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
 		if after, _ := untrusted.RetryAfter(resp.Header, time.Now()); after > 0 {
 			return &cache.RetryAfter{After: min(after, maxRetryAfter), Err: err}

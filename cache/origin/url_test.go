@@ -20,7 +20,7 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// serve starts an origin, and returns a source of path on it.
+// serve starts an origin, and returns one of path on it.
 func serve(t *testing.T, path string, handler http.HandlerFunc, change ...func(*URLConfig)) cache.Origin {
 	t.Helper()
 	server := httptest.NewServer(handler)

@@ -104,7 +104,7 @@ type SaveRemovals struct{ All []Removal }
 // has been tried: a peer that starts with a newer list than the stored one abstains, so that nothing rests on that.
 type SaveMembers struct{ State MembersState }
 
-// StateChanged tells of a change of a key's state, for logs and for people who watch. Without a key it concerns the whole
+// StateChanged tells of a change of a key's state, for logs and for operators who watch. Without a key it concerns the whole
 // peer, and only Why is set.
 type StateChanged struct {
 	Key      string

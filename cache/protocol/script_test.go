@@ -28,7 +28,7 @@ const epoch = int64(1479145000000)
 //	> B: question foo @0 …                        a message from B: see messages
 //	> link B up | down | dead
 //	> unheard B [WHY]
-//	> fetched foo TERM VALUE [ttl=DURATION]       the source has answered
+//	> fetched foo TERM VALUE [ttl=DURATION]       the origin has answered
 //	> fetched foo TERM failed TEXT [wait=DURATION]
 //	> fetched foo TERM stopped
 //	> stop                                        the peer stops

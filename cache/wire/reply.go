@@ -24,8 +24,8 @@ type Code string
 // Codes of errors. A client takes one that it does not know for CodeFailed.
 const (
 	CodePartitioned Code = "partitioned" // no majority can be reached, and no copy is here
-	CodeFailed      Code = "failed"      // the source failed
-	CodeNotFound    Code = "not-found"   // the source has no such key
+	CodeFailed      Code = "failed"      // the origin failed
+	CodeNotFound    Code = "not-found"   // the origin has no such key
 	CodeOverloaded  Code = "overloaded"  // a bound of the server is reached
 	CodeTooLarge    Code = "too-large"   // the key is longer than the server allows
 	CodeBadRequest  Code = "bad-request" // the request is malformed

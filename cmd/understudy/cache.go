@@ -23,7 +23,7 @@ func (a *app) cacheCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cache",
 		Short: "A cache of slow values, each fetched by one peer for all: serve, get, refresh, remove",
-		Long: `Peers that fetch the value of a key from its slow source once for all, and need no
+		Long: `Peers that fetch the value of a key from its slow origin once for all, and need no
 database: "cache serve" runs one. The other commands ask a peer over HTTP: the one at --server, else at
 $UNDERSTUDY_SERVER, else at http://` + settings.DefaultListen() + `, where "cache serve" listens by default. "cache get" can also
 ask several peers at their addresses for clients (tcp://HOST:PORT), the next one when a peer does not answer.`,

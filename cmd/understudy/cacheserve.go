@@ -72,7 +72,7 @@ func (f *cacheServeFlags) register(c *cobra.Command) {
 	fs := c.Flags()
 	fs.StringArrayVar(&f.peers, "peer", nil, "`URL,API` of a peer; repeat for each, this one may be among them")
 	fs.StringVar(&f.sourceCmd, "source-cmd", "", "fetch values with this `COMMAND`, run without a shell; {key} in it is the key")
-	fs.StringArrayVar(&f.headers, "source-header", nil, "send this header to the source URL, `'NAME: VALUE'`; repeat for more")
+	fs.StringArrayVar(&f.headers, "source-header", nil, "send this header to the origin's URL, `'NAME: VALUE'`; repeat for more")
 	fs.StringArrayVar(&f.curvePeers, "curve-peer", nil, "public key of a peer, `URL=KEY`; repeat for each other peer, including peers to be added later")
 	fs.StringVar(&f.http.Listen, "http", settings.DefaultListen(), "serve HTTP, the page and /metrics on this `ADDRESS`, HOST:PORT; empty: not at all")
 	strictyaml.Bind(fs, &f.Cache)
