@@ -191,6 +191,7 @@ var tellingSeeds = map[string]uint64{
 	"a late yes is counted":                        20,
 	"a partition never ends":                       7,
 	"a promise is believed for too long":           50,
+	"a removal is confirmed before it is stored":   26,
 	"a removed copy is taken again":                152,
 	"an acknowledgement counts from when it comes": 60,
 	"an older copy is taken":                       7,
