@@ -34,33 +34,20 @@ var (
 		'{ONSET}', '{9223372036854775807}', '{0}', '{0}', '{first}', '{silent}', '{0}', ARRAY[''], '{}', '{}', '{}', '{}', '{}', 10000)`)
 )
 
-// Each check must pass on the store as it is and must notice its broken twin.
 func TestMonitorInterleavings(t *testing.T) {
 	server := realserver.Postgres(t, realserver.PostgresOptions{})
-	for _, c := range []struct {
-		name               string
-		check              func(t *testing.T, url string) error
-		function, old, new string
-	}{
+	interleave(t, func(t *testing.T) string {
+		url := server.NewDatabase(t)
+		open(t, url)
+		return url
+	}, []interleaving{
 		{"a beat under way undoes a judgement", beatUnderWay, "monitor_apply_transitions", "FOR NO KEY UPDATE OF b, s", ""},
 		{"a beat behind an onset makes its source due", beatBehindOnset, "monitor_apply_transitions", "SET watched = x.transition = 'ONSET' OR", "SET watched ="},
 		{"what a failure made due is not moved away", failureUnderWay, "monitor_move_due", "FOR NO KEY UPDATE SKIP LOCKED) l)", ") l)"},
 		{"flushes do not wait for each other's proofs", proofUnderWay, "monitor_record_heartbeats", "FOR NO KEY UPDATE SKIP LOCKED", "FOR NO KEY UPDATE"},
 		{"D11 sources get numbers without a gap", numbered, "monitor_resolve_sources", "WHERE x.id = v.id AND NOT x.removed FOR NO KEY UPDATE", "WHERE x.id = v.id"},
 		{"D22 a configuration under way holds up nobody", configurationUnderWay, "monitor_configure_statement", "PERFORM", "PERFORM FROM understudy.monitor_event FOR SHARE; PERFORM"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			url := server.NewDatabase(t)
-			open(t, url)
-			if err := c.check(t, url); err != nil {
-				t.Error(err)
-			}
-			sabotage(t, url, c.function, c.old, c.new)
-			if err := c.check(t, url); err == nil {
-				t.Error("the broken twin was not noticed")
-			}
-		})
-	}
+	})
 }
 
 // watched is a new event with sources that have beaten once and are due, as candidates.

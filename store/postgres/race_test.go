@@ -28,14 +28,37 @@ func sabotage(t *testing.T, url, function, old, replacement string) {
 	exec(t, url, strings.ReplaceAll(def, old, replacement))
 }
 
-// Each check must pass on the store as it is and must notice its broken twin.
+// interleaving is a check, and what makes its broken twin of a function: new in place of old.
+type interleaving struct {
+	name               string
+	check              func(t *testing.T, url string) error
+	function, old, new string
+}
+
+// interleave has each check pass on the store as it is, and notice its broken twin.
+func interleave(t *testing.T, database func(t *testing.T) (url string), all []interleaving) {
+	for _, c := range all {
+		t.Run(c.name, func(t *testing.T) {
+			url := database(t)
+			if err := c.check(t, url); err != nil {
+				t.Error(err)
+			}
+			sabotage(t, url, c.function, c.old, c.new)
+			if err := c.check(t, url); err == nil {
+				t.Error("the broken twin was not noticed")
+			}
+		})
+	}
+}
+
 func TestInterleavings(t *testing.T) {
 	server := realserver.Postgres(t, realserver.PostgresOptions{})
-	for _, c := range []struct {
-		name               string
-		check              func(t *testing.T, url string) error
-		function, old, new string
-	}{
+	interleave(t, func(t *testing.T) string {
+		url := server.NewDatabase(t)
+		open(t, url)
+		stepped(t, url)
+		return url
+	}, []interleaving{
 		{"a takeover waits for a renewal under way", renewalUnderWay, "acquire", "FOR UPDATE", ""},
 		{"a renewal waits for a takeover under way", takeoverUnderWay, "renew_session", "AND NOT n.ended THEN", "THEN"},
 		{"… whether it locks first or not", takeoverUnderWay, "renew_session", "AND NOT s.ended", ""},
@@ -47,20 +70,7 @@ func TestInterleavings(t *testing.T) {
 		{"a session does not end while it takes a lease", endWaitsForClaim, "acquire", "FOR KEY SHARE", ""},
 		{"a request that is committed late is seen by the next renewal", lateRequest("renew_session($1, 10000)"), "renew_session", "l.session = p_id AND l.asked", "false"},
 		{"… and by one with other sessions", lateRequest("renew_sessions(ARRAY[$1], 10000)"), "renew_sessions", "l.session = r.id AND l.asked", "false"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			url := server.NewDatabase(t)
-			open(t, url)
-			stepped(t, url)
-			if err := c.check(t, url); err != nil {
-				t.Error(err)
-			}
-			sabotage(t, url, c.function, c.old, c.new)
-			if err := c.check(t, url); err == nil {
-				t.Error("the broken twin was not noticed")
-			}
-		})
-	}
+	})
 }
 
 var acquireSQL = postgres.InSQL("SELECT verdict FROM {{rules}}.acquire('role', $1, $2, $3, $4, $5, $6, 1, 10000)")

@@ -33,6 +33,8 @@ func TestMain(m *testing.M) {
 		childEnqueues(os.Args[1], os.Args[2])
 	case "deliver":
 		childDelivers(os.Args[1])
+	case "monitor":
+		childMonitors(os.Args[1], os.Args[2])
 	}
 }
 

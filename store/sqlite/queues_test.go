@@ -22,27 +22,15 @@ import (
 
 func TestClaimConformance(t *testing.T) {
 	claimtest.Run(t, func(t *testing.T) *claimtest.Harness {
-		path := filepath.Join(t.TempDir(), "store.db")
-		c := &clock{Clock: lease.BootClock()}
-		return &claimtest.Harness{
-			Open: func(t *testing.T) claimtest.Store {
-				return open(t, sqlite.Config{Path: path, Clock: c, Wall: c.Wall})
-			},
-			Step: func(_ *testing.T, d time.Duration) { c.step(d) },
-		}
+		opens, step := stepped(t)
+		return &claimtest.Harness{Open: func(t *testing.T) claimtest.Store { return opens(t) }, Step: step}
 	})
 }
 
 func TestDispatchConformance(t *testing.T) {
 	dispatchtest.Run(t, func(t *testing.T) *dispatchtest.Harness {
-		path := filepath.Join(t.TempDir(), "store.db")
-		c := &clock{Clock: lease.BootClock()}
-		return &dispatchtest.Harness{
-			Open: func(t *testing.T) dispatchtest.Store {
-				return open(t, sqlite.Config{Path: path, Clock: c, Wall: c.Wall})
-			},
-			Step: func(_ *testing.T, d time.Duration) { c.step(d) },
-		}
+		opens, step := stepped(t)
+		return &dispatchtest.Harness{Open: func(t *testing.T) dispatchtest.Store { return opens(t) }, Step: step}
 	})
 }
 
@@ -113,7 +101,7 @@ func TestClaimsAfterAReboot(t *testing.T) {
 		t.Error(err)
 	}
 	if got, err := after.Claims().StartSteps(t.Context(), "work", old.ID, time.Hour, held); !errors.Is(err, lease.ErrLapsed) {
-		t.Errorf("Begin by a session of another boot = %+v, %v", got, err)
+		t.Errorf("StartSteps by a session of another boot = %+v, %v", got, err)
 	}
 }
 

@@ -14,15 +14,17 @@ import (
 
 func TestConformance(t *testing.T) {
 	leasetest.Run(t, func(t *testing.T) *leasetest.Harness {
-		path := filepath.Join(t.TempDir(), "store.db")
-		c := &clock{Clock: lease.BootClock()}
-		return &leasetest.Harness{
-			Open: func(t *testing.T) store.Store {
-				return open(t, sqlite.Config{Path: path, Clock: c, Wall: c.Wall})
-			},
-			Step: func(_ *testing.T, d time.Duration) { c.step(d) },
-		}
+		opens, step := stepped(t)
+		return &leasetest.Harness{Open: func(t *testing.T) store.Store { return opens(t) }, Step: step}
 	})
+}
+
+// stepped is a store that is opened with one clock, and what steps that.
+func stepped(t *testing.T) (opens func(*testing.T) *sqlite.Store, step func(*testing.T, time.Duration)) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	c := &clock{Clock: lease.BootClock()}
+	opens = func(t *testing.T) *sqlite.Store { return open(t, sqlite.Config{Path: path, Clock: c, Wall: c.Wall}) }
+	return opens, func(_ *testing.T, d time.Duration) { c.step(d) }
 }
 
 func TestLinearizable(t *testing.T) {
