@@ -27,6 +27,12 @@
 //	claims     an instance of a queue stops or is killed: until the next delivers
 //	           its keys
 //
+// and of jobs:
+//
+//	lag        ten thousand jobs on ten instances: how late their runs start
+//	river      … the same with River's periodic jobs
+//	gocron     … and with gocron
+//
 // and of the cache:
 //
 //	hot        a key that a peer has, asked for as often as it answers, beside a bare

@@ -44,7 +44,7 @@ func (c *CacheChaos) Run() (map[string]int, CacheVerdict) {
 	own := []CacheTrouble{c.killOne, c.killOne, c.killFetching, c.pauseOne, c.pauseOne, c.stopOne, c.killMany}
 	troubles := slices.Concat(own, c.Troubles)
 	for end := since() + c.For; since() < end && !tb.Failed(); {
-		c.tend(since())
+		c.tend()
 		if what, undo := troubles[c.random.IntN(len(troubles))](c.random); what != "" {
 			c.count[what]++
 			if undo != nil {
@@ -84,7 +84,7 @@ func (c *CacheChaos) upTo(d time.Duration) time.Duration {
 }
 
 // tend ends troubles whose time has ended.
-func (c *CacheChaos) tend(time.Duration) {
+func (c *CacheChaos) tend() {
 	now := time.Now()
 	c.undo = slices.DeleteFunc(c.undo, func(l lasting) bool {
 		over := now.After(l.until)

@@ -136,13 +136,11 @@ func (w *Worker) killed() bool {
 // Pause stops the worker where it is, save in the middle of a write to a file;
 // see [Node.Pause].
 func (w *Worker) Pause(d time.Duration) bool {
-	w.Signal(syscall.SIGSTOP)
-	if stopped(w.cmd.Process.Pid) && !writes(w.cmd.Process.Pid) {
-		w.paused = time.Now().Add(d)
-		return true
+	if !stopOutsideWrites(w.cmd.Process.Pid, w.Signal) {
+		return false
 	}
-	w.Signal(syscall.SIGCONT)
-	return false
+	w.paused = time.Now().Add(d)
+	return true
 }
 
 // Resume lets it continue.

@@ -30,7 +30,7 @@
 // [RunQueue] has two to five dispatchers, users who enqueue, an operator, and a target with a network of its
 // own. The target deduplicates by ID or not, answers status queries or not, compares terms or not, decides later, forgets,
 // and is slow, down, busy, or silent before or after it acted. The store is the one in memory,
-// because a database cannot run in a bubble. The judge checks:
+// which is fast; TestQueuesInABubble of package store/sqlite runs dispatchers on a file. The judge checks:
 //
 //   - At the store: a key is claimed only when it is free, or its holder has lapsed and the second window of its step has
 //     passed. Only one message of a key is started at a time, the first one that has not ended, by the holder of the newest

@@ -138,5 +138,5 @@ func (j *jobJudge) account() {
 	for _, violation := range v.Violations {
 		j.says("%v", violation)
 	}
-	j.result.Starts, j.result.Two = v.Starts, v.Again
+	j.result.Starts, j.result.Again = v.Starts, v.Again
 }

@@ -15,11 +15,11 @@ var jobs = histories[JobResult]{
 		all.Lost += r.Lost
 		all.Missed += r.Missed
 		all.Skipped += r.Skipped
-		all.Two += r.Two
+		all.Again += r.Again
 		all.Late = max(all.Late, r.Late)
 	},
 	idle: func(all JobResult, runs int) bool {
-		return all.Starts < 5*runs || runs > 100 && all.Lost*all.Missed*all.Skipped*all.Two == 0
+		return all.Starts < 5*runs || runs > 100 && all.Lost*all.Missed*all.Skipped*all.Again == 0
 	},
 }
 

@@ -86,8 +86,8 @@ func (s *JobSetup) atChangeOfClocks(d *dice) {
 
 // JobResult is what a run came to.
 type JobResult struct {
-	Broken                             []string
-	Starts, Lost, Missed, Skipped, Two int // Two: further attempts
+	Broken                               []string
+	Starts, Lost, Missed, Skipped, Again int // Again: further attempts
 	// Late is the longest that a run started after its time once faults had stopped, in T.
 	Late float64
 }
@@ -201,7 +201,7 @@ func (w *jobWorld) replace(n *jobNode) {
 	}
 }
 
-// stepStore steps the store's clock, as far as an hour.
+// stepStore steps the store's clock, by up to 10 T.
 func (w *jobWorld) stepStore(*jobNode) {
 	by := w.dice.between(-10*w.setup.Timing.Timeout, 10*w.setup.Timing.Timeout)
 	w.judge.trace("the store's clock steps by %v", by)

@@ -173,7 +173,7 @@ func (w *monitorWorld) settle() {
 	w.well.Store(true)
 	w.judge.trace("all sources are well")
 	within := 20*time.Second + 2*w.setup.First
-	for _, e := range w.setup.Events {
+	for _, e := range w.setup.Checks {
 		within = max(within, 20*time.Second+2*w.setup.First+2*limitOf(e.WithDefaults())+e.WithDefaults().Steady+e.GroupWait)
 		if e.Schedule != "" {
 			within += 30 * time.Second
@@ -186,11 +186,11 @@ func (w *monitorWorld) settle() {
 // restore puts into force what was configured at first, and ends all pauses.
 func (w *monitorWorld) restore() {
 	w.reconfigure(func(all map[string]monitor.Check) {
-		for _, e := range w.setup.Events {
+		for _, e := range w.setup.Checks {
 			all[e.Name] = e
 		}
 	})
-	for _, e := range w.setup.Events {
+	for _, e := range w.setup.Checks {
 		w.act(monitor.Action{Type: monitor.ActionResume, Check: e.Name})
 	}
 	for _, s := range w.sources {
@@ -234,7 +234,7 @@ func (j *monitorJudge) final() {
 		}
 	}
 	settings, err := j.world.base.Settings(ctx)
-	if err != nil || len(settings.Checks) != len(j.world.setup.Events) {
+	if err != nil || len(settings.Checks) != len(j.world.setup.Checks) {
 		j.breach("stuck: %d events, %v", len(settings.Checks), err)
 	}
 }

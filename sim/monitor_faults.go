@@ -234,7 +234,7 @@ func (w *monitorWorld) operate() {
 				delete(all, s.ref.Check)
 				return
 			}
-			for _, e := range w.setup.Events {
+			for _, e := range w.setup.Checks {
 				if _, ok := all[e.Name]; !ok {
 					all[e.Name] = e
 				}

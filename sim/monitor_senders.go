@@ -32,8 +32,8 @@ type monitorSource struct {
 func (w *monitorWorld) newSource(ref monitor.SourceRef, path string) *monitorSource {
 	w.streams++
 	d := newDice(w.setup.Seed, 1000+w.streams)
-	i := slices.IndexFunc(w.setup.Events, func(e monitor.Check) bool { return e.Name == ref.Check })
-	s := &monitorSource{world: w, dice: d, ref: ref, path: path, event: w.setup.Events[i].WithDefaults(), says: d.hit(0.6)}
+	i := slices.IndexFunc(w.setup.Checks, func(e monitor.Check) bool { return e.Name == ref.Check })
+	s := &monitorSource{world: w, dice: d, ref: ref, path: path, event: w.setup.Checks[i].WithDefaults(), says: d.hit(0.6)}
 	s.every = s.event.Interval
 	if s.event.Schedule != "" {
 		s.every = 4 * time.Second

@@ -191,9 +191,9 @@ func ruleTwins() []MonitorTwin {
 func throughRouter(s *MonitorSetup) {
 	s.Router = true
 	s.Length += 90 * time.Second
-	for i := range s.Events {
-		if s.Events[i].Interval > 0 {
-			s.Events[i].Missed = 5
+	for i := range s.Checks {
+		if s.Checks[i].Interval > 0 {
+			s.Checks[i].Missed = 5
 		}
 	}
 }
@@ -280,8 +280,8 @@ func busy(s *MonitorSetup) { s.Freezes, s.Hesitates, s.Nodes = true, 0.5, max(s.
 
 // grouped runs have an event whose alarms are reported together.
 func grouped(s *MonitorSetup) {
-	if !slices.ContainsFunc(s.Events, func(e monitor.Check) bool { return e.GroupBy != "" }) {
-		s.Events = append(s.Events, monitor.Check{Name: "together", Interval: time.Second, Missed: 2, GroupBy: "rack", GroupWait: 2 * time.Second, GroupMin: 2})
+	if !slices.ContainsFunc(s.Checks, func(e monitor.Check) bool { return e.GroupBy != "" }) {
+		s.Checks = append(s.Checks, monitor.Check{Name: "together", Interval: time.Second, Missed: 2, GroupBy: "rack", GroupWait: 2 * time.Second, GroupMin: 2})
 	}
 }
 

@@ -32,7 +32,7 @@ type MonitorSetup struct {
 	Length time.Duration // for which there are faults
 	First  time.Duration // window of the claims
 	Poll   time.Duration
-	Events []monitor.Check
+	Checks []monitor.Check
 	// Sources of each event.
 	Sources int
 	// Router: some sources beat by a message router; Freezes has instances stopped for
@@ -73,12 +73,12 @@ func DrawMonitor(seed uint64) MonitorSetup {
 		{Name: "retiring", Interval: every(), Missed: 2, RetireAfter: d.between(6*time.Second, 15*time.Second)},
 	}
 	if d.hit(0.1) {
-		s.Events = append(s.Events, monitor.Check{Name: "schedule", Schedule: "* * * * *", Grace: 5 * time.Second})
+		s.Checks = append(s.Checks, monitor.Check{Name: "schedule", Schedule: "* * * * *", Grace: 5 * time.Second})
 		s.Length += 2 * time.Minute
 	}
-	for len(s.Events) < 3 {
+	for len(s.Checks) < 3 {
 		i := d.n(len(all))
-		s.Events = append(s.Events, all[i])
+		s.Checks = append(s.Checks, all[i])
 		all = append(all[:i], all[i+1:]...)
 	}
 	return s
@@ -154,7 +154,7 @@ func newMonitorWorld(setup MonitorSetup, path string) *monitorWorld {
 	}
 	w.judge = newMonitorJudge(w)
 	w.router = &router{}
-	w.configure(monitor.Configuration{Checks: setup.Events, Declared: w.populate()})
+	w.configure(monitor.Configuration{Checks: setup.Checks, Declared: w.populate()})
 	for i := range w.nodes {
 		w.launch(i)
 	}
@@ -170,7 +170,7 @@ func (w *monitorWorld) wall() time.Time { return time.Now().Add(time.Duration(w.
 
 // populate makes the sources and tells which are declared.
 func (w *monitorWorld) populate() (declared []monitor.Declaration) {
-	for _, e := range w.setup.Events {
+	for _, e := range w.setup.Checks {
 		for i := range w.setup.Sources + map[bool]int{true: 2}[e.GroupBy != ""] {
 			ref := monitor.SourceRef{Check: e.Name, Source: fmt.Sprintf("s%d", i)}
 			path := "http"

@@ -16,10 +16,10 @@ type QueueTwin struct {
 	Name string
 	// Caught is what the judge has to say of it.
 	Caught string
-	// Store, Desk and Target break what the store does, what people do there, and
+	// Store, Admin and Target break what the store does, what people do there, and
 	// what an instance has for its target.
 	Store  func(claim.KeyTable, dispatch.Queue) (claim.KeyTable, dispatch.Queue)
-	Desk   func(dispatch.Admin) dispatch.Admin
+	Admin  func(dispatch.Admin) dispatch.Admin
 	Target func(dispatch.Target) dispatch.Target
 	// Need makes sure that a run has what the fault needs to show.
 	Need func(*QueueSetup)
@@ -27,7 +27,7 @@ type QueueTwin struct {
 
 // QueueTwins returns every one that the simulation must catch.
 func QueueTwins() []QueueTwin {
-	return slices.Concat(claimTwins(), turnTwins(), deskTwins(), targetTwins())
+	return slices.Concat(claimTwins(), exchangeTwins(), adminTwins(), targetTwins())
 }
 
 // alone has a target that must not have a batch twice.
@@ -88,7 +88,7 @@ func turns(f func(claim.KeyTable, dispatch.Queue, dispatch.Exchange) (dispatch.E
 	}
 }
 
-func turnTwins() []QueueTwin {
+func exchangeTwins() []QueueTwin {
 	return []QueueTwin{
 		{Name: "an old term is accepted", Caught: "was accepted; its term is", Store: turns(oldTerm)},
 		{Name: "a result is ignored", Caught: "the head is",
@@ -198,16 +198,16 @@ func results(spoil func(*dispatch.Result)) func(claim.KeyTable, dispatch.Queue) 
 	})
 }
 
-func deskTwins() []QueueTwin {
+func adminTwins() []QueueTwin {
 	return []QueueTwin{
-		{Name: "a batch is not stored", Caught: "the head is", Desk: func(d dispatch.Admin) dispatch.Admin { return &forgetful{Admin: d} }},
-		{Name: "a scheduled message is sent at once", Caught: "before its time", Desk: func(d dispatch.Admin) dispatch.Admin { return unscheduling{d} }},
-		{Name: "an id given twice is stored twice", Caught: "known true, added true", Desk: func(d dispatch.Admin) dispatch.Admin { return &renaming{Admin: d} }},
-		{Name: "what was delivered is lost from sight", Caught: "is lost", Desk: func(d dispatch.Admin) dispatch.Admin { return hiding{d} },
+		{Name: "a batch is not stored", Caught: "the head is", Admin: func(d dispatch.Admin) dispatch.Admin { return &forgetful{Admin: d} }},
+		{Name: "a scheduled message is sent at once", Caught: "before its time", Admin: func(d dispatch.Admin) dispatch.Admin { return unscheduling{d} }},
+		{Name: "an id given twice is stored twice", Caught: "known true, added true", Admin: func(d dispatch.Admin) dispatch.Admin { return &renaming{Admin: d} }},
+		{Name: "what was delivered is lost from sight", Caught: "is lost", Admin: func(d dispatch.Admin) dispatch.Admin { return hiding{d} },
 			Need: func(s *QueueSetup) { s.Dispatch.KeepFor = -1 }},
-		{Name: "a person is not shown what waits", Caught: "shown: false", Desk: func(d dispatch.Admin) dispatch.Admin { return hiding{d} },
+		{Name: "a person is not shown what waits", Caught: "shown: false", Admin: func(d dispatch.Admin) dispatch.Admin { return hiding{d} },
 			Need: func(s *QueueSetup) { s.Dispatch.OnFailure, s.Invalid = dispatch.OnFailureBlock, 0.2 }},
-		{Name: "what is under way can be cancelled", Caught: "was cancelled, and took effect", Desk: func(d dispatch.Admin) dispatch.Admin { return cancelling{d} },
+		{Name: "what is under way can be cancelled", Caught: "was cancelled, and took effect", Admin: func(d dispatch.Admin) dispatch.Admin { return cancelling{d} },
 			Need: func(s *QueueSetup) {
 				s.Target.Resend, s.Target.Deduplicates, s.Breaks, s.Dispatch.Retry.Initial = true, true, 0.3, s.Dispatch.Retry.Max
 			}},

@@ -149,8 +149,8 @@ func newQueueWorld(setup QueueSetup) *queueWorld {
 	w := &queueWorld{setup: setup, dice: newDice(setup.Seed, 0x776f72), nodes: make([]*queueNode, setup.Nodes)}
 	storeNow := func() time.Time { return time.Now().Add(time.Duration(w.stepped.Load())) }
 	w.store = memory.New(storeNow)
-	if w.desk = w.store.QueueAdmin(); setup.Twin.Desk != nil {
-		w.desk = setup.Twin.Desk(w.desk)
+	if w.desk = w.store.QueueAdmin(); setup.Twin.Admin != nil {
+		w.desk = setup.Twin.Admin(w.desk)
 	}
 	if err := w.desk.CreateQueue(context.Background(), queueName); err != nil {
 		panic(err) // the name is ours

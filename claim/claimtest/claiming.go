@@ -76,7 +76,7 @@ func testTakerLives(b *bench) {
 			b.Errorf("Take by the %s = %v, %v; want ErrLapsed", who, got, err)
 		}
 		if got, err := b.Table.StartSteps(b.ctx, space, session, hold, []claim.Claim{{Key: "x", Term: 1}}); !errors.Is(err, lease.ErrLapsed) {
-			b.Errorf("Begin by the %s = %v, %v; want ErrLapsed", who, got, err)
+			b.Errorf("StartSteps by the %s = %v, %v; want ErrLapsed", who, got, err)
 		}
 		if _, err := b.Table.Join(b.ctx, claim.Member{Space: space, Session: session}); !errors.Is(err, lease.ErrLapsed) {
 			b.Errorf("Join by the %s: %v, want ErrLapsed", who, err)
@@ -173,7 +173,7 @@ func testOneOfMany(b *bench) {
 				for empty := 0; empty < 3; {
 					got, err := table.ClaimKeys(b.ctx, claim.ClaimRequest{Space: space, Session: s.ID, Limit: 7, Fresh: 7})
 					if err != nil {
-						b.Errorf("Take: %v", err)
+						b.Errorf("ClaimKeys: %v", err)
 						return
 					}
 					if len(got) == 0 {

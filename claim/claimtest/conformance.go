@@ -148,10 +148,10 @@ func (b *bench) want(w claim.ClaimRequest) []claim.Claim {
 	b.Helper()
 	got, err := b.Table.ClaimKeys(b.ctx, w)
 	if err != nil {
-		b.Fatalf("Take(%+v): %v", w, err)
+		b.Fatalf("ClaimKeys(%+v): %v", w, err)
 	}
 	if len(got) > w.Limit {
-		b.Fatalf("Take of %d took %d", w.Limit, len(got))
+		b.Fatalf("ClaimKeys of %d took %d", w.Limit, len(got))
 	}
 	return got
 }
@@ -176,7 +176,7 @@ func (b *bench) begin(s lease.Session, hold time.Duration, claims ...claim.Claim
 	b.Helper()
 	got, err := b.Table.StartSteps(b.ctx, space, s.ID, hold, claims)
 	if err != nil {
-		b.Fatalf("Begin(%+v): %v", claims, err)
+		b.Fatalf("StartSteps(%+v): %v", claims, err)
 	}
 	return got
 }

@@ -219,7 +219,7 @@ func testSpaces(b *bench) {
 		b.Errorf("the share counts another space: %+v", s)
 	}
 	if got, err := b.Table.StartSteps(b.ctx, "other", a.ID, hold, []claim.Claim{mine}); err != nil || len(got) != 0 {
-		b.Errorf("Begin in another space = %v, %v", got, err)
+		b.Errorf("StartSteps in another space = %v, %v", got, err)
 	}
 	if err := b.Table.Withdraw(b.ctx, "other", []string{"x"}); err != nil {
 		b.Fatal(err)

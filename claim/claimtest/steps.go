@@ -294,7 +294,7 @@ func testBeginOrTake(b *bench) {
 			for range keys {
 				got, err := taker.ClaimKeys(b.ctx, claim.ClaimRequest{Space: space, Session: c.ID, Limit: 2, Fresh: 2})
 				if err != nil {
-					b.Errorf("Take: %v", err)
+					b.Errorf("ClaimKeys: %v", err)
 				}
 				taken = append(taken, names(got)...)
 			}

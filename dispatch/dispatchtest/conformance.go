@@ -191,7 +191,7 @@ func (b *bench) takes(s lease.Session, keys ...string) []claim.Claim {
 	b.Helper()
 	got, err := b.Claims.ClaimKeys(b.ctx, claim.ClaimRequest{Space: dispatch.Space(q), Session: s.ID, Limit: claim.MaxKeys, Fresh: claim.MaxKeys})
 	if err != nil {
-		b.Fatalf("Take: %v", err)
+		b.Fatalf("ClaimKeys: %v", err)
 	}
 	found := map[string]claim.Claim{}
 	for _, c := range got {
@@ -213,7 +213,7 @@ func (b *bench) turn(s lease.Session, results []dispatch.Result, begin ...claim.
 	b.Helper()
 	t, err := b.Queue.Exchange(b.ctx, dispatch.Exchange{Queue: q, Session: s.ID, Results: results, Begin: begin, Window: window})
 	if err != nil {
-		b.Fatalf("Turn(%+v, %+v): %v", results, begin, err)
+		b.Fatalf("Exchange(%+v, %+v): %v", results, begin, err)
 	}
 	if len(t.Receipts) != len(results) {
 		b.Fatalf("%d results, %d settled", len(results), len(t.Receipts))
@@ -288,7 +288,7 @@ func (b *bench) record(id string) dispatch.Record {
 	b.Helper()
 	r, err := b.Admin.Message(b.ctx, q, id)
 	if err != nil {
-		b.Fatalf("Batch(%q): %v", id, err)
+		b.Fatalf("Message(%q): %v", id, err)
 	}
 	return r
 }
@@ -343,7 +343,7 @@ func (b *bench) drains(s lease.Session) map[string][]string {
 	for range 10_000 {
 		got, err := b.Claims.ClaimKeys(b.ctx, claim.ClaimRequest{Space: dispatch.Space(q), Session: s.ID, Limit: claim.MaxKeys, Fresh: claim.MaxKeys})
 		if err != nil {
-			b.Fatalf("Take: %v", err)
+			b.Fatalf("ClaimKeys: %v", err)
 		}
 		if len(got) == 0 {
 			return out
@@ -373,7 +373,7 @@ func (b *bench) startsAmong(s lease.Session, key string) dispatch.Assignment {
 	b.Helper()
 	got, err := b.Claims.ClaimKeys(b.ctx, claim.ClaimRequest{Space: dispatch.Space(q), Session: s.ID, Limit: claim.MaxKeys, Fresh: claim.MaxKeys})
 	if err != nil {
-		b.Fatalf("Take: %v", err)
+		b.Fatalf("ClaimKeys: %v", err)
 	}
 	for _, c := range got {
 		if c.Key == key {

@@ -34,7 +34,7 @@ type Rig struct {
 	View func(t *testing.T, name string) (columns []string, rows [][]string)
 }
 
-// Run puts a store through the suite; make returns an empty one for each test.
+// Run puts a store through the suite; newRig returns an empty one for each test.
 // Names that begin with a D and a number are defects that a former program had.
 func Run(t *testing.T, newRig func(t *testing.T) Rig) {
 	for name, test := range conformance() {
@@ -42,7 +42,6 @@ func Run(t *testing.T, newRig func(t *testing.T) Rig) {
 	}
 }
 
-// try puts one store through one test, which tells report what it finds.
 // Try runs one test of the suite on a store, and reports what it finds to another test than its own. Broken stores prove
 // the suite with it.
 func Try(t *testing.T, report testing.TB, r Rig, name string) {
@@ -53,6 +52,7 @@ func Try(t *testing.T, report testing.TB, r Rig, name string) {
 	try(t, report, r, test)
 }
 
+// try puts one store through one test, which tells report what it finds.
 func try(t *testing.T, report testing.TB, r Rig, test func(*bench)) {
 	b := &bench{TB: report, t: t, rig: r, Store: r.Table, ctx: leasetest.Amply(t), session: lease.NewID()}
 	if r.Sessions != nil {

@@ -68,7 +68,7 @@ func TestDiskFullDuringTurns(t *testing.T) {
 	}
 	held, err := s.Claims().ClaimKeys(t.Context(), claim.ClaimRequest{Space: dispatch.Space("jobs"), Session: me.ID, Limit: keys, Fresh: keys})
 	if err != nil || len(held) != keys {
-		t.Fatalf("Take = %d keys, %v", len(held), err)
+		t.Fatalf("ClaimKeys = %d keys, %v", len(held), err)
 	}
 	turn := dispatch.Exchange{Queue: "jobs", Session: me.ID, Begin: held, Window: time.Hour}
 	last, full := map[string]int64{}, 0
@@ -80,7 +80,7 @@ func TestDiskFullDuringTurns(t *testing.T) {
 		out, err := s.Queue().Exchange(t.Context(), turn)
 		if err != nil {
 			if room == nil || !errors.Is(err, lease.ErrUnavailable) {
-				t.Fatalf("Turn: %v; want ErrUnavailable, on a full disk", err)
+				t.Fatalf("Exchange: %v; want ErrUnavailable, on a full disk", err)
 			}
 			full++
 			room()
