@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/understudy-ha/understudy/history"
@@ -16,6 +16,12 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store/memory"
 )
+
+// named is a twin, with the topic that must catch it.
+type named struct {
+	by string
+	twin
+}
 
 // twin is a store that is broken in one way.
 type twin struct {
@@ -112,14 +118,7 @@ func pause() {
 	<-timer.C
 }
 
-func twins() map[string]struct {
-	by string
-	twin
-} {
-	type named = struct {
-		by string
-		twin
-	}
+func twins() map[string]named {
 	return map[string]named{
 		"loses the runs":         {"change/kept as it was decided", edited(func(_ job.Job, c *job.Change, err error) error { c.Runs = nil; return err })},
 		"writes the refused":     {"change/what is refused changes nothing", twin{change: writesRefused}},
@@ -200,38 +199,19 @@ func neverPrunes(next job.Store, ctx context.Context, name string, decide job.De
 
 // TestSuiteCatches proves the suite: each broken store is caught by the topic that is named, and each topic catches one.
 func TestSuiteCatches(t *testing.T) {
-	all, needed := topics(), map[string]bool{}
-	for name, c := range twins() {
-		topic := all[c.by]
-		if topic == nil {
-			t.Fatalf("no topic is called %q", c.by)
-		}
-		needed[c.by] = true
-		synctest.Test(t, func(t *testing.T) { prove(t, name, c.by, topic, c.twin) })
-	}
-	for topic := range all {
-		if !needed[topic] {
-			t.Errorf("no broken store proves the topic %q", topic)
-		}
-	}
-}
-
-// prove runs a topic on a broken store, in a bubble: there, a pause is everyone else's turn.
-func prove(t *testing.T, name, by string, topic func(*bench), broken twin) {
-	var mu sync.Mutex
-	var ahead time.Duration
-	s := memory.New(func() time.Time {
-		mu.Lock()
-		defer mu.Unlock()
-		return time.Now().Add(ahead)
+	recorder.Catches(t, slices.Collect(maps.Keys(topics())), twins(), func(n named) string { return n.by }, func(t *testing.T, r testing.TB, broken named) {
+		var mu sync.Mutex
+		var ahead time.Duration
+		s := memory.New(func() time.Time {
+			mu.Lock()
+			defer mu.Unlock()
+			return time.Now().Add(ahead)
+		})
+		broken.Store, broken.leases = s.Jobs(), s
+		topics()[broken.by](newBench(r, t.Context(), Subject{Jobs: broken.twin, History: s, Leases: s, Advance: func(d time.Duration) {
+			mu.Lock()
+			defer mu.Unlock()
+			ahead += d
+		}}))
 	})
-	broken.Store, broken.leases = s.Jobs(), s
-	subject := Subject{Jobs: broken, History: s, Leases: s, Advance: func(d time.Duration) {
-		mu.Lock()
-		defer mu.Unlock()
-		ahead += d
-	}}
-	if found := recorder.Found(t, func(r testing.TB) { topic(newBench(r, t.Context(), subject)) }); found == nil {
-		t.Errorf("%s: not caught by %q", name, by)
-	}
 }

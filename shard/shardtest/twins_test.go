@@ -3,11 +3,11 @@ package shardtest
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/understudy-ha/understudy/internal/testkit/recorder"
@@ -15,51 +15,14 @@ import (
 )
 
 // TestSuiteCatches proves the suite: each broken store is caught by the topic that is
-// named, and by one alone it need not be.
+// named, and by one alone it need not be; each topic catches one.
 func TestSuiteCatches(t *testing.T) {
-	all := topics()
-	for name, broken := range twins() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			topic := all[broken.by]
-			if topic == nil {
-				t.Fatalf("no topic is called %q", broken.by)
-			}
-			if found := caught(t, broken, topic); found != "" {
-				t.Logf("caught: %.300s", found)
-				return
-			}
-			t.Errorf("not caught by %q", broken.by)
-		})
-	}
-}
-
-// TestEveryTopicCatches tells of topics that no broken store needs.
-func TestEveryTopicCatches(t *testing.T) {
-	for topic := range topics() {
-		needed := false
-		for _, broken := range twins() {
-			needed = needed || broken.by == topic
-		}
-		if !needed {
-			t.Errorf("no broken store proves the topic %q", topic)
-		}
-	}
-}
-
-// caught runs one topic on a twin, and returns what it found. The time is that of a bubble: where a twin pauses,
-// all others continue until they wait, so that what breaks only when two calls meet breaks each time.
-func caught(t *testing.T, broken twin, topic func(*bench)) (found string) {
-	synctest.Test(t, func(t *testing.T) {
+	recorder.Catches(t, slices.Collect(maps.Keys(topics())), twins(), func(w twin) string { return w.by }, func(t *testing.T, r testing.TB, broken twin) {
 		ctx, cancel := context.WithCancel(t.Context())
+		defer func() { cancel(); <-time.After(2 * maxWait) }() // what a twin left behind ends by itself
 		s := broken.subject()
-		found = strings.Join(recorder.Found(t, func(r testing.TB) {
-			topic(&bench{TB: r, Registry: s.Registry, Commands: s.Commands, t: t, s: s, ctx: ctx, patience: patience, wait: maxWait})
-		}), "\n")
-		cancel()
-		time.Sleep(2 * maxWait) // what a twin left behind ends by itself
+		topics()[broken.by](&bench{TB: r, Registry: s.Registry, Commands: s.Commands, t: t, s: s, ctx: ctx, patience: patience, wait: maxWait})
 	})
-	return found
 }
 
 // world is a store that works, and what a broken one remembers beside it.
@@ -92,7 +55,7 @@ func (w *world) read(ctx context.Context, name string) shard.Row {
 }
 
 // together lets other goroutines come between two steps: in a bubble, all of them.
-func together() { time.Sleep(time.Microsecond) }
+func together() { <-time.After(time.Microsecond) }
 
 // twin is a store that is broken in one place.
 type twin struct {

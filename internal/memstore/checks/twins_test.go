@@ -3,7 +3,6 @@ package checks
 import (
 	"context"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,16 +15,10 @@ import (
 // TestSuiteCatches proves the suite: each broken table is caught by the test that is
 // named, and by one alone it need not be.
 func TestSuiteCatches(t *testing.T) {
-	for name, broken := range twins() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			found := caught(t, broken)
-			if found == "" {
-				t.Fatalf("not caught by %q", broken.by)
-			}
-			t.Logf("caught: %.300s", found)
-		})
-	}
+	recorder.Catches(t, nil, twins(), func(w twin) string { return w.by }, func(t *testing.T, r testing.TB, broken twin) {
+		_, rig := broken.rig(t)
+		monitortest.Try(t, r, rig, broken.by)
+	})
 }
 
 // TestOutagesCatches proves the check of outages.
@@ -51,16 +44,6 @@ func TestOutagesCatches(t *testing.T) {
 			})
 		})
 	}
-}
-
-// caught runs one test of the suite on a twin, and returns what it found. The time is that of a bubble: where a
-// twin pauses, all others continue until they wait, so that what breaks only when two calls meet breaks each time.
-func caught(t *testing.T, broken twin) (found string) {
-	synctest.Test(t, func(t *testing.T) {
-		_, rig := broken.rig(t)
-		found = strings.Join(recorder.Found(t, func(r testing.TB) { monitortest.Try(t, r, rig, broken.by) }), "\n")
-	})
-	return found
 }
 
 // together lets other goroutines come between two steps: in a bubble, all of them.
