@@ -3,6 +3,7 @@
 import { byId, el, setText, setTitle, timeOf } from './dom.js';
 import { stopLists } from './listpages.js';
 import { Unauthorized, ask, follow, setToken, token } from './stream.js';
+import { storeClock } from './timeline.js';
 import * as cache from './cache.js';
 import * as charts from './charts.js';
 import * as demo from './demo.js';
@@ -134,13 +135,13 @@ function show(state) {
   pages.offer([...state.parts, 'store']);
   if (state.parts.includes('cache') && !stopCache) stopCache = cache.start();
   showStore(state);
-  if (state.store.now) roles.clockIs(state.store.now);
+  if (state.store.now) storeClock.sync(new Date(state.store.now).getTime());
   if (state.roles) roles.update(state.roles);
   if (state.shards) shards.update(state.shards, state.store.now);
   if (state.queues) queues.update(state.queues);
-  if (state.monitor) monitor.update(state.monitor, state.queues, state.store.now, state.server.instance);
+  if (state.monitor) monitor.update(state.monitor, state.queues, state.server.instance);
   if (state.sessions) instances.update(state.sessions, state.server.instance);
-  if (state.store.now) jobs.update(state.store.now);
+  if (state.store.now) jobs.update();
   overview.update();
   charts.update();
   demo.update(state.parts);

@@ -2,7 +2,7 @@
 // key to its batches, and from a batch to all that happened to it; other sections
 // open it for what is theirs.
 
-import { byId, coarse, count, el, setText, timeOf } from './dom.js';
+import { button, byId, coarse, count, el, facts, setText, timeOf } from './dom.js';
 import { askToAct } from './act.js';
 import { anchor, leave } from './pages.js';
 import { ask, get } from './stream.js';
@@ -42,9 +42,7 @@ dialog.addEventListener('close', () => {
 export function open(about, steps, what) {
   dialog.setAttribute('aria-label', about);
   const parts = steps.map(([text, go], i) => {
-    const step = el('button', 'link', text);
-    step.type = 'button';
-    step.addEventListener('click', go);
+    const step = button(text, go, 'link');
     if (i === steps.length - 1) step.setAttribute('aria-current', 'page');
     return el('li', '', step);
   });
@@ -72,9 +70,7 @@ const at = (queue, rest = '') => `/v1/queues/${encodeURIComponent(queue)}${rest}
 // table makes a table whose first column leads somewhere.
 export function table(heads, rows, go) {
   const body = el('tbody', '', ...rows.map(({ cells, item, className }) => {
-    const link = el('button', 'link', cells[0]);
-    link.type = 'button';
-    link.addEventListener('click', () => go(item));
+    const link = button(cells[0], () => go(item), 'link');
     return el('tr', className || '', el('td', '', link), ...cells.slice(1).map((c, i) => {
       const td = el('td', '', c === undefined ? '' : String(c));
       td.dataset.head = heads[i + 1];
@@ -87,9 +83,7 @@ export function table(heads, rows, go) {
 // paged shows a page of a list, and a button for the next.
 export function paged(content, next, load) {
   if (!next) return content;
-  const more = el('button', 'quiet', 'More');
-  more.type = 'button';
-  more.addEventListener('click', () => {
+  const more = button('More', () => {
     view = () => load(next);
     show();
   });
@@ -140,19 +134,17 @@ async function startAt(queue, id) {
 
 async function showMessage(queue, id) {
   const b = await get(at(queue, `/messages/${encodeURIComponent(id)}`));
-  const key = el('button', 'link', b.key);
-  key.type = 'button';
-  key.addEventListener('click', () => openKey(queue, b.key, b.id));
-  const facts = el('dl', 'facts', ...[
+  const key = button(b.key, () => openKey(queue, b.key, b.id), 'link');
+  const about = facts([
     ['State', b.blocks ? `${b.state}, blocks its key` : b.state], ['Key', key], ['Number', b.not_before ? '' : String(b.seq)], ['Attempts', String(b.attempts)],
     ['Code', b.code ? String(b.code) : ''], ['Payload', `${count(b.size)} bytes of ${b.content_type}`], ['Enqueued', timeOf(b.enqueued)],
     ['Not before', b.not_before ? new Date(b.not_before).toLocaleString() : ''],
     ['Begun', b.begun ? timeOf(b.begun) : ''], ['Ended', b.ended ? timeOf(b.ended) : ''], ['Status at', b.link || ''],
-  ].filter(([, v]) => v !== '').map(([name, value]) => el('div', '', el('dt', '', name), el('dd', '', value))));
+  ]);
   const trail = el('ol', 'events card', ...(b.trail || []).map(step));
   const shown = el('pre', '');
   shown.hidden = true;
-  return [facts, el('p', 'sub', b.detail || ''), actions(b, shown), shown, el('h3', '', 'What happened to it'), trail];
+  return [about, el('p', 'sub', b.detail || ''), actions(b, shown), shown, el('h3', '', 'What happened to it'), trail];
 }
 
 function step(s) {
@@ -170,21 +162,14 @@ function actions(b, shown) {
   const aside = ['invalid', 'failed', 'cancelled'].includes(b.state);
   const can = { retry: waits || aside, skip: waits, cancel: b.state === 'scheduled' || b.state === 'queued' && b.attempts === 0 || b.blocks && ['pending', 'valid'].includes(b.state) };
   const words = { retry: 'Retry…', skip: 'Skip…', cancel: 'Cancel…' };
-  const buttons = Object.keys(can).filter((a) => can[a]).map((a) => {
-    const button = el('button', 'quiet', words[a]);
-    button.type = 'button';
-    button.addEventListener('click', () => askToAct(a, b, show));
-    return button;
-  });
-  const look = el('button', 'quiet', 'Show the payload');
-  look.type = 'button';
+  const buttons = Object.keys(can).filter((a) => can[a]).map((a) => button(words[a], () => askToAct(a, b, show)));
+  const look = button('Show the payload', () => showPayload(b, look, shown));
   look.disabled = b.size === 0;
-  look.addEventListener('click', () => showPayload(b, look, shown));
   return el('div', 'line', ...buttons, look, anchor('quiet', 'History of its key', 'history', 'batch', b.queue, ...b.key.split('/')));
 }
 
-async function showPayload(b, button, shown) {
-  button.disabled = true;
+async function showPayload(b, look, shown) {
+  look.disabled = true;
   try {
     const answer = await ask(at(b.queue, `/messages/${encodeURIComponent(b.id)}/payload`), { signal: AbortSignal.timeout(60_000) }); // it may be long, and has a minute
     const bytes = new Uint8Array(await answer.arrayBuffer());

@@ -1,9 +1,10 @@
 // The section of the cache: its peers, how it is doing, and its keys.
 
-import { byId, coarse, count, duration, el, keyed, perSecond, plural, setText, setTitle } from './dom.js';
+import { button, byId, coarse, count, duration, el, figureBoxes, keyed, perSecond, plural, setText, setTitle } from './dom.js';
 import { question } from './act.js';
 import { ask, follow } from './stream.js';
 import * as log from './cachelog.js';
+import { remoteClock } from './timeline.js';
 
 const page = 100; // keys that are shown
 const every = 2000; // ms between two looks at the keys, or ten times as long as one takes
@@ -11,10 +12,10 @@ const span = 10_000; // ms over which rates are taken
 
 const filter = byId('cache-filter');
 const removeMany = byId('cache-remove');
+const now = remoteClock(); // of the peer
 
 let state = null;
 let states = []; // the latest, oldest first
-let offset = 0; // the peer's clock minus this one's, in ms
 let keys = [];
 let more = false;
 let failed = ''; // why the keys could not be read
@@ -41,7 +42,7 @@ export function start(on = {}) {
 export const news = () => (state && state.cluster && state.cluster.partitioned ? 'cache cut off' : '');
 
 function update(s) {
-  offset = new Date(s.at).getTime() - Date.now();
+  now.sync(new Date(s.at).getTime());
   const last = states[states.length - 1];
   if (last && last.stats.fetches > s.stats.fetches) states = []; // the peer has started anew
   states.push(s);
@@ -121,13 +122,8 @@ const figures = [
 let values = null;
 function drawFigures() {
   if (!values) {
-    values = figures.map(([title, , meaning]) => {
-      const dd = el('dd');
-      const box = el('div', '', el('dt', '', title), dd);
-      box.title = meaning;
-      byId('cache-figures').append(box);
-      return dd;
-    });
+    values = figureBoxes(figures);
+    byId('cache-figures').append(...values.map((dd) => dd.parentElement));
   }
   const first = states[0];
   const seconds = (new Date(state.at) - new Date(first.at)) / 1000;
@@ -156,8 +152,6 @@ function bytes(n) {
   }
   return `${n.toFixed(1)} GiB`;
 }
-
-const now = () => Date.now() + offset;
 
 // look reads the keys, and again after a while.
 async function look() {
@@ -213,21 +207,13 @@ function freshness(k) {
 function createKey() {
   const name = el('h3', 'name');
   const doing = el('p', 'sub');
-  const dds = facts.map(([title, , meaning]) => {
-    const dd = el('dd');
-    const box = el('div', '', el('dt', '', title), dd);
-    box.title = meaning;
-    return dd;
-  });
+  const dds = figureBoxes(facts);
   const failure = el('p', 'sub reason');
-  const refresh = el('button', 'quiet', 'Refresh…');
-  const remove = el('button', 'quiet', 'Remove…');
-  refresh.type = remove.type = 'button';
+  const refresh = button('Refresh…', () => askToRefresh(row.shown));
+  const remove = button('Remove…', () => askToRemove(row.shown));
   const element = el('li', 'cached', el('div', 'who', name, doing), el('dl', 'figures', ...dds.map((dd) => dd.parentElement)),
     el('div', 'line act', refresh, remove), failure);
   const row = { element, name, doing, dds, failure, refresh, remove };
-  refresh.addEventListener('click', () => askToRefresh(row.shown));
-  remove.addEventListener('click', () => askToRemove(row.shown));
   return row;
 }
 

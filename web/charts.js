@@ -1,13 +1,12 @@
 // Pictures of the last hour, or of the last minutes where there is no more yet: takeovers, replication lag, beats, queues. Each
 // has its figures as a table, too.
 
-import { byId, count, duration, el, keyed, setText } from './dom.js';
+import { byId, count, duration, el, keyed, setText, svg } from './dom.js';
 import { current } from './pages.js';
 import { ask } from './stream.js';
 
 const every = 10_000; // ms: the server takes a point as often
 const most = 8; // pictures on a page
-const space = 'http://www.w3.org/2000/svg';
 const wide = 360; // units of a picture
 const leastMinutes = 5; // that are drawn
 const high = 72;
@@ -79,12 +78,6 @@ function span(series, step) {
 }
 
 let ids = 0;
-
-function svg(tag, attributes) {
-  const e = document.createElementNS(space, tag);
-  for (const [name, value] of Object.entries(attributes)) e.setAttribute(name, String(value));
-  return e;
-}
 
 function create(s) {
   const [kind, ...rest] = s.name.split('/');

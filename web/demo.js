@@ -4,7 +4,7 @@
 import { byId, button, el, keyed, say, setText, setTitle, timeOf } from './dom.js';
 import { current } from './pages.js';
 import { ask, get } from './stream.js';
-import { offsetOf, show, timeline } from './timeline.js';
+import { remoteClock, show, timeline } from './timeline.js';
 
 const every = 500; // ms between two looks
 const wide = 60_000; // ms that a timeline shows
@@ -20,8 +20,7 @@ const parts = {
 const kinds = { ended: 'killed', frozen: 'frozen', asked: 'asked' };
 
 let on = false;
-let offset = 0; // the demonstration's clock minus this one's, in ms
-const clock = () => Date.now() + offset;
+const clock = remoteClock(); // of the demonstration
 const seconds = (ms) => (ms < 1000 ? `${ms} ms` : `${(ms / 1000).toFixed(ms % 1000 ? 2 : 0)} s`);
 
 // update is told the parts of the server once a second.
@@ -40,7 +39,7 @@ async function look() {
 }
 
 function draw({ now_ms: now, auto, parts: list }) {
-  offset = offsetOf(offset, now);
+  clock.sync(now);
   setText(byId('demo-about'), auto ? 'It kills by itself. The last minute; now is on the right.' : 'Kill any process and watch it recover. The last minute; now is on the right.');
   keyed(byId('demo-parts'), list, (p) => p.part, create, fill);
   drawLog(list);

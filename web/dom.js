@@ -10,6 +10,14 @@ export function el(tag, className, ...children) {
   return e;
 }
 
+// svg makes an element of a picture.
+export function svg(tag, attributes, text = '') {
+  const e = document.createElementNS('http://www.w3.org/2000/svg', tag);
+  for (const [name, value] of Object.entries(attributes)) e.setAttribute(name, String(value));
+  e.textContent = text;
+  return e;
+}
+
 export function button(text, go, className = 'quiet') {
   const b = el('button', className, text);
   b.type = 'button';
@@ -20,6 +28,14 @@ export function button(text, go, className = 'quiet') {
 // facts are pairs of a name and a value; those without a value are left out.
 export const facts = (pairs) => el('dl', 'facts', ...pairs.filter(([, v]) => v !== '' && v !== undefined)
   .map(([name, value]) => el('div', '', el('dt', '', name), el('dd', '', value))));
+
+// figureBoxes are what shows the values of figures, each within a box with its name. A figure is a name, a value and what it means.
+export const figureBoxes = (figures) => figures.map(([name, , meaning]) => {
+  const dd = el('dd');
+  const box = el('div', '', el('dt', '', name), dd);
+  if (typeof meaning === 'string') box.title = meaning;
+  return dd;
+});
 
 // setText writes only what differs, so that a selection and a screen reader are
 // not disturbed every second.

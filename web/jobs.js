@@ -6,13 +6,12 @@ import { listPages } from './listpages.js';
 import { current, link, seek, when, anchor } from './pages.js';
 import { alarmText, openJob, openRun, path, stateText, zoned } from './runs.js';
 import { drawBars, high, spark } from './spark.js';
+import { storeClock } from './timeline.js';
 
 const ticks = 60; // runs in the picture of a job
 
 const list = byId('jobs-list');
 const filter = byId('jobs-filter');
-
-let storeOffset = 0; // the store's clock minus this one's, in ms
 
 when('jobs', ([name, run]) => {
   if (run) openRun(name, run);
@@ -20,9 +19,8 @@ when('jobs', ([name, run]) => {
   pages.again();
 });
 
-// update is called while the server answers, with the store's clock.
-export function update(now) {
-  storeOffset = new Date(now).getTime() - Date.now();
+// update is called while the server answers.
+export function update() {
   pages.start();
 }
 
@@ -53,8 +51,8 @@ function say({ number, following, failed }) {
 }
 
 function create() {
-  const name = el('button', 'link name');
-  name.type = 'button';
+  const row = {};
+  const name = button('', () => openJob(row.shown.job, pages.again), 'link name');
   const schedule = el('code', 'sub name');
   const how = el('strong', 'state');
   const why = el('span', 'sub');
@@ -62,13 +60,11 @@ function create() {
   const due = el('span');
   const zone = el('span', 'sub');
   const line = spark(ticks);
-  const row = {};
   const trigger = button('Trigger…', () => askToTrigger(row.shown));
   const pause = button('', () => (row.shown.paused_by ? askToResume(row.shown) : askToPause(row.shown)));
   const past = anchor('quiet', 'History', 'history');
   const element = el('li', 'job', el('div', 'who', name, schedule), el('div', 'how', how, why, alarm), el('div', 'due', due, zone), line,
     el('div', 'act', trigger, pause, past));
-  name.addEventListener('click', () => openJob(row.shown.job, pages.again));
   return Object.assign(row, { element, name, schedule, how, why, alarm, due, zone, line, trigger, pause, past });
 }
 
@@ -93,7 +89,7 @@ function fill(row, j) {
 // tick moves what moves by itself between two looks.
 export function tick() {
   if (current() !== 'jobs') return;
-  const now = Date.now() + storeOffset;
+  const now = storeClock();
   for (const row of (list.rows || new Map()).values()) {
     const j = row.shown;
     const on = j.open.find((r) => r.state === 'running');

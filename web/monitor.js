@@ -1,6 +1,6 @@
 // The section of the monitor: what stands, what is expected, and how it is doing.
 
-import { byId, coarse, count, el, keyed, meter, perSecond, plural, setText, setTitle, timeOf } from './dom.js';
+import { button, byId, coarse, count, el, figureBoxes, keyed, meter, perSecond, plural, setText, setTitle, timeOf } from './dom.js';
 import { openQueue } from './browse.js';
 import { listWhole } from './listpages.js';
 import { anchor, link, when } from './pages.js';
@@ -8,6 +8,7 @@ import { askToPause, askToResume } from './pause.js';
 import { askToRemove } from './remove.js';
 import { askToAcknowledge, openAlarm, openAlarms, openLetters, openSource, openStanding, subject, tick as tickWindow } from './source.js';
 import * as sources from './sources.js';
+import { storeClock } from './timeline.js';
 
 const partitions = 64; // into which the sources are divided
 const uncovered = 6000; // ms for which some of them may be nobody's, as when an instance starts
@@ -18,7 +19,6 @@ const mostBlind = 5;
 
 let state = null;
 const rateOf = meter(); // of what this instance stores
-let offset = 0; // the store's clock minus this one's, in ms
 let bare = 0; // since when some partitions are nobody's
 
 export const news = () => (state && state.standing ? plural(state.standing, 'alarm', 'alarms') : '');
@@ -42,9 +42,8 @@ byId('monitor-letters').addEventListener('click', openLetters);
 byId('monitor-all').addEventListener('click', openStanding);
 
 // update takes in what the server says; queues are those that it tells of.
-export function update(s, queues, now, self) {
+export function update(s, queues, self) {
   state = s;
-  if (now) offset = new Date(now).getTime() - Date.now();
   const { totals } = s;
   const known = totals.up + totals.down + totals.paused + totals.retired;
   const empty = totals.checks === 0;
@@ -66,8 +65,6 @@ export function tick() {
   sources.tick();
   tickWindow();
 }
-
-const storeNow = () => Date.now() + offset;
 
 function drawWarnings() {
   const warnings = [];
@@ -106,19 +103,15 @@ function drawAlarms() {
 }
 
 function createAlarm() {
-  const name = el('button', 'link name');
-  name.type = 'button';
+  const name = button('', () => (row.shown.source ? openSource(row.shown.check, row.shown.source) : openAlarm(row.shown.id)), 'link name');
   const of = el('span', 'sub');
   const reason = el('strong');
   const since = el('span', 'sub');
   const known = el('span', 'sub');
-  const ack = el('button', 'quiet', 'Acknowledge…');
-  ack.type = 'button';
+  const ack = button('Acknowledge…', () => askToAcknowledge(row.shown));
   const past = anchor('quiet', 'History', 'history');
   const element = el('li', 'alarm', el('div', 'who', name, of), el('div', '', reason, since), known, el('div', 'act', ack, past));
   const row = { element, past, name, of, reason, since, known, ack };
-  name.addEventListener('click', () => (row.shown.source ? openSource(row.shown.check, row.shown.source) : openAlarm(row.shown.id)));
-  ack.addEventListener('click', () => askToAcknowledge(row.shown));
   return row;
 }
 
@@ -143,7 +136,7 @@ function fillAlarm(row, a) {
 
 function tickAlarms() {
   for (const row of (byId('monitor-alarms').rows || new Map()).values()) {
-    setText(row.since, `for ${coarse(storeNow() - new Date(row.shown.started).getTime())}, since ${timeOf(row.shown.started)}`);
+    setText(row.since, `for ${coarse(storeClock() - new Date(row.shown.started).getTime())}, since ${timeOf(row.shown.started)}`);
   }
 }
 
@@ -166,19 +159,13 @@ function createEvent() {
   const what = el('p', 'sub');
   const row = { name, what };
   row.counts = counts.map(([state, title, , meaning]) => {
-    const link = el('button', 'link');
-    link.type = 'button';
+    const link = button('', () => sources.choose(row.shown.check, state), 'link');
     link.title = meaning;
-    link.addEventListener('click', () => sources.choose(row.shown.check, state));
     return { link, box: el('div', '', el('dt', '', title), el('dd', '', link)) };
   });
   row.past = anchor('quiet', 'History', 'history');
-  row.button = el('button', 'quiet');
-  row.button.type = 'button';
-  row.button.addEventListener('click', () => (row.shown.paused ? askToResume(row.shown.check) : askToPause(row.shown.check)));
-  row.gone = el('button', 'quiet', 'Remove…');
-  row.gone.type = 'button';
-  row.gone.addEventListener('click', () => askToRemove.check(row.shown.check));
+  row.button = button('', () => (row.shown.paused ? askToResume(row.shown.check) : askToPause(row.shown.check)));
+  row.gone = button('Remove…', () => askToRemove.check(row.shown.check));
   row.element = el('li', 'event-name', el('div', 'who', name, what), el('dl', 'figures', ...row.counts.map((c) => c.box)), el('div', 'act', row.button, row.gone, row.past));
   return row;
 }
@@ -241,13 +228,8 @@ function drawIntake() {
   byId('monitor-letters').hidden = !i;
   if (!i) return;
   if (!values) {
-    values = figures.map(([title, , meaning]) => {
-      const dd = el('dd');
-      const box = el('div', '', el('dt', '', title), dd);
-      box.title = meaning;
-      byId('monitor-figures').append(box);
-      return dd;
-    });
+    values = figureBoxes(figures);
+    byId('monitor-figures').append(...values.map((dd) => dd.parentElement));
   }
   const rate = rateOf(i.accepted);
   figures.forEach(([, value], n) => setText(values[n], value(i, rate)));
@@ -300,10 +282,8 @@ function fillLine(row, name, what, good) {
 
 function createSink(s) {
   const row = createLine();
-  row.button = el('button', 'quiet', 'Show…');
-  row.button.type = 'button';
+  row.button = button('Show…', () => openQueue(`alarms.${s}`));
   row.button.setAttribute('aria-label', `Show what waits for ${s}`);
-  row.button.addEventListener('click', () => openQueue(`alarms.${s}`));
   row.element.append(row.button);
   row.element.classList.add('acts');
   return row;

@@ -1,6 +1,6 @@
 // The nodes of a shard, as a tree: the primary, and below it those that follow it.
 
-import { coarse, count, el, plural, setText, setTitle } from './dom.js';
+import { button, coarse, count, el, figureBoxes, plural, setText, setTitle } from './dom.js';
 import { askToForget } from './change.js';
 
 // inOrder lists the nodes with their depth in the tree and the state of their line: the primary
@@ -48,18 +48,13 @@ const figures = [
 export function createNode(shard) {
   const name = el('strong', 'name');
   const sub = el('span', 'sub');
-  const values = figures.map(([title]) => {
-    const dd = el('dd');
-    return { dd, box: el('div', '', el('dt', '', title), dd) };
-  });
+  const values = figureBoxes(figures);
   const trouble = el('p', 'trouble');
-  const forget = el('button', 'quiet', 'Forget…');
-  forget.type = 'button';
+  const forget = button('Forget…', () => askToForget(shard(), row.node));
   const pip = el('span', 'pip');
   pip.setAttribute('aria-hidden', 'true');
-  const element = el('li', 'node', el('div', 'line who', pip, el('div', '', name, sub)), el('dl', 'figures', ...values.map((v) => v.box)), forget, trouble);
+  const element = el('li', 'node', el('div', 'line who', pip, el('div', '', name, sub)), el('dl', 'figures', ...values.map((dd) => dd.parentElement)), forget, trouble);
   const row = { element, pip, name, sub, values, trouble, forget };
-  forget.addEventListener('click', () => askToForget(shard(), row.node));
   return row;
 }
 
@@ -75,10 +70,10 @@ export function fillNode(row, { node: n, depth, state, line, last }) {
   setText(row.sub, [roleOf(n), linkOf(n), n.node_id.slice(0, 8), n.version || n.engine].filter((t) => t).join(' · '));
   setTitle(row.sub, `${plural(n.keys, 'key', 'keys')}, priority ${n.priority}`);
   figures.forEach(([, value, meaning], i) => {
-    setText(row.values[i].dd, value(n));
-    setTitle(row.values[i].box, meaning(n));
+    setText(row.values[i], value(n));
+    setTitle(row.values[i].parentElement, meaning(n));
   });
-  row.values[5].dd.classList.toggle('bad-value', Boolean(n.role) && !n.agent_lives);
+  row.values[5].classList.toggle('bad-value', Boolean(n.role) && !n.agent_lives);
   const condition = n.condition && n.condition !== 'up' ? `${conditions[n.condition] || n.condition}` : '';
   const text = [condition, n.trouble].filter((t) => t).join(': ');
   setText(row.trouble, text);

@@ -1,6 +1,6 @@
 // The section of the queues: what waits, who delivers it, and what is blocked.
 
-import { byId, coarse, count, el, keyed, meter, perSecond, plural, setText, setTitle } from './dom.js';
+import { button, byId, coarse, count, el, figureBoxes, keyed, meter, perSecond, plural, setText, setTitle } from './dom.js';
 import { askToAct } from './act.js';
 import { openMessage, openKey, openQueue } from './browse.js';
 import { listWhole } from './listpages.js';
@@ -58,24 +58,16 @@ const figures = [
 function create() {
   const name = el('h3', 'name');
   const sub = el('p', 'sub');
-  const values = figures.map(([title, , meaning]) => {
-    const dd = el('dd');
-    const box = el('div', '', el('dt', '', title), dd);
-    box.title = meaning;
-    return dd;
-  });
+  const values = figureBoxes(figures);
   const holders = el('ul', 'chips');
   const blocked = el('ul', 'blocked');
   const more = el('p', 'sub');
   const past = anchor('quiet', 'History', 'history');
-  const button = el('button', 'quiet', 'Show…');
-  const gone = el('button', 'quiet', 'Remove…');
-  for (const b of [button, gone]) b.type = 'button';
+  const open = button('Show…', () => openQueue(row.queue.queue));
+  const gone = button('Remove…', () => askToRemove.queue(row.queue));
   const element = el('li', 'queue', el('div', 'who', name, sub), el('dl', 'figures', ...values.map((dd) => dd.parentElement)),
-    el('div', 'act', button, gone, past), holders, blocked, more);
-  const row = { element, name, sub, values, rate: meter(), holders, blocked, more, button, gone, past };
-  gone.addEventListener('click', () => askToRemove.queue(row.queue));
-  button.addEventListener('click', () => openQueue(row.queue.queue));
+    el('div', 'act', open, gone, past), holders, blocked, more);
+  const row = { element, name, sub, values, rate: meter(), holders, blocked, more, open, gone, past };
   return row;
 }
 
@@ -95,7 +87,7 @@ function fill(row, q) {
   row.past.setAttribute('aria-label', `History of ${q.queue}`);
   row.gone.hidden = q.holders.length > 0;
   row.gone.setAttribute('aria-label', `Remove ${q.queue}`);
-  row.button.setAttribute('aria-label', `Show the keys of ${q.queue}`);
+  row.open.setAttribute('aria-label', `Show the keys of ${q.queue}`);
   const rest = q.holders.length - most;
   keyed(row.holders, rest > 0 ? [...q.holders.slice(0, most), { rest }] : q.holders, (h) => (h.rest ? '' : h.instance.id), createHolder, fillHolder);
   const blocked = q.blocked_keys || [];
@@ -119,20 +111,15 @@ function fillHolder(row, h) {
 }
 
 function createBlocked(queue) {
-  const key = el('button', 'link');
-  const batch = el('button', 'link sub');
+  const about = () => ({ queue: queue.queue.queue, key: row.shown.key, id: row.shown.head, state: row.shown.state, detail: row.shown.reason });
+  const key = button('', () => openKey(queue.queue.queue, row.shown.key, row.shown.head), 'link');
+  const batch = button('', () => openMessage(queue.queue.queue, row.shown.head), 'link sub');
   const reason = el('p', 'sub reason');
-  const retry = el('button', 'quiet', 'Retry…');
-  const skip = el('button', 'quiet', 'Skip…');
-  for (const b of [key, batch, retry, skip]) b.type = 'button';
+  const retry = button('Retry…', () => askToAct('retry', about()));
+  const skip = button('Skip…', () => askToAct('skip', about()));
   const past = anchor('quiet', 'History', 'history');
   const element = el('li', '', el('div', 'what', key, batch, reason), el('div', 'line', retry, skip, past));
   const row = { element, past, queue, key, batch, reason, retry, skip };
-  const about = () => ({ queue: queue.queue.queue, key: row.shown.key, id: row.shown.head, state: row.shown.state, detail: row.shown.reason });
-  key.addEventListener('click', () => openKey(queue.queue.queue, row.shown.key, row.shown.head));
-  batch.addEventListener('click', () => openMessage(queue.queue.queue, row.shown.head));
-  retry.addEventListener('click', () => askToAct('retry', about()));
-  skip.addEventListener('click', () => askToAct('skip', about()));
   return row;
 }
 

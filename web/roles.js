@@ -1,17 +1,17 @@
 // The section of the roles: who is primary, for how long, and who stands by.
 
-import { byId, coarse, count, el, keyed, plural, setText, setTitle } from './dom.js';
+import { button, byId, coarse, count, el, keyed, plural, setText, setTitle } from './dom.js';
 import { listWhole } from './listpages.js';
 import { anchor, link, seek, when } from './pages.js';
 import { askToRemove } from './remove.js';
 import { askToResign } from './resign.js';
+import { storeClock } from './timeline.js';
 
 const list = byId('roles-list');
 const most = 12; // standbys of a role that are shown
 
 let total = 0;
 let received = 0; // performance.now() when the roles came
-let storeOffset = 0; // the store's clock minus this one's, in ms
 
 const roles = listWhole({
   id: 'roles',
@@ -34,11 +34,6 @@ export function update(state) {
   roles.update(state, vacant && state.list.length === total ? `${vacant} vacant` : '');
 }
 
-// clockIs tells how the store's clock goes against this one's.
-export function clockIs(now) {
-  storeOffset = new Date(now).getTime() - Date.now();
-}
-
 function draw(shown, summary) {
   byId('roles-empty').hidden = total > 0;
   list.hidden = byId('roles-heads').hidden = shown.length === 0;
@@ -53,15 +48,11 @@ function create() {
   const state = el('p', 'sub');
   const holders = el('ul', 'holders');
   const standbys = el('div', 'standbys');
-  const button = el('button', 'quiet', 'Resign…');
-  button.type = 'button';
-  const forget = el('button', 'quiet', 'Forget…');
-  forget.type = 'button';
+  const resign = button('Resign…', () => askToResign(row.role));
+  const forget = button('Forget…', () => askToRemove.role(row.role.role));
   const past = anchor('quiet', 'History', 'history');
-  const element = el('li', 'role', el('div', 'who', name, state), holders, standbys, el('div', 'act', button, forget, past));
-  const row = { element, name, state, holders, standbys, button, forget, past };
-  button.addEventListener('click', () => askToResign(row.role));
-  forget.addEventListener('click', () => askToRemove.role(row.role.role));
+  const element = el('li', 'role', el('div', 'who', name, state), holders, standbys, el('div', 'act', resign, forget, past));
+  const row = { element, name, state, holders, standbys, resign, forget, past };
   return row;
 }
 
@@ -77,12 +68,12 @@ function fill(row, role) {
   keyed(row.holders, role.primaries, (p) => p.id + p.term, createHolder, fillHolder);
   const rest = role.standbys.length - most;
   keyed(row.standbys, rest > 0 ? [...role.standbys.slice(0, most), { id: '', name: `and ${count(rest)} more`, address: '' }] : role.standbys, (s) => s.id, createStandby, fillStandby);
-  row.button.hidden = role.primaries.length === 0;
+  row.resign.hidden = role.primaries.length === 0;
   row.forget.hidden = role.primaries.length + role.standbys.length > 0 || !role.term;
   row.forget.setAttribute('aria-label', `Forget ${role.role}`);
   row.past.href = link('history', 'role', role.role);
   row.past.setAttribute('aria-label', `History of ${role.role}`);
-  row.button.setAttribute('aria-label', `Ask the primary of ${role.role} to resign`);
+  row.resign.setAttribute('aria-label', `Ask the primary of ${role.role} to resign`);
 }
 
 function flash(element) {
@@ -125,7 +116,7 @@ function fillStandby(row, s) {
 // tick moves what moves by itself between two messages.
 export function tick() {
   const now = performance.now();
-  const storeNow = Date.now() + storeOffset;
+  const storeNow = storeClock();
   for (const row of (list.rows || new Map()).values()) {
     const { role } = row;
     if (role.primaries.length === 0) {

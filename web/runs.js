@@ -1,6 +1,6 @@
 // What the window shows of a job: its runs, a day and a month at a glance, and the output of one.
 
-import { coarse, count, duration, el, facts, setText, timeOf } from './dom.js';
+import { coarse, count, duration, el, facts, setText, svg, timeOf } from './dom.js';
 import { open, paged, show, table } from './browse.js';
 import { get } from './stream.js';
 
@@ -96,18 +96,6 @@ async function glance(name, into) {
   into.replaceChildren(...(all.length ? [el('h3', '', 'The last 24 hours'), lastDay(name, all, now), el('h3', '', 'The last month'), lastMonth(all, now), legend()] : []));
 }
 
-const space = 'http://www.w3.org/2000/svg';
-function shape(tag, attributes, title) {
-  const e = document.createElementNS(space, tag);
-  for (const [k, v] of Object.entries(attributes)) e.setAttribute(k, String(v));
-  if (title) {
-    const t = document.createElementNS(space, 'title');
-    t.textContent = title;
-    e.append(t);
-  }
-  return e;
-}
-
 const summary = (runs) => {
   const n = {};
   for (const r of runs) n[r.state] = (n[r.state] || 0) + 1;
@@ -118,26 +106,26 @@ const summary = (runs) => {
 function lastDay(name, all, now) {
   const wide = Math.max(320, Math.min(960, window.innerWidth - 60)); // so that its words are as large as others
   const runs = all.filter((r) => now - new Date(r.scheduled) < day);
-  const svg = shape('svg', { class: 'day', viewBox: `0 0 ${wide} 44`, role: 'img', 'aria-label': `The last 24 hours: ${summary(runs)}` });
+  const picture = svg('svg', { class: 'day', viewBox: `0 0 ${wide} 44`, role: 'img', 'aria-label': `The last 24 hours: ${summary(runs)}` });
   const x = (t) => wide * (1 - (now - t) / day);
   const first = new Date(now - day);
   first.setMinutes(0, 0, 0);
   for (let t = first.getTime() + hour; t <= now; t += hour) {
     const h = new Date(t).getHours();
-    svg.append(shape('line', { x1: x(t), x2: x(t), y1: h % 6 ? 26 : 0, y2: 30 }));
+    picture.append(svg('line', { x1: x(t), x2: x(t), y1: h % 6 ? 26 : 0, y2: 30 }));
     if (h % 6 === 0 && x(t) < wide - 24) {
-      const words = shape('text', { x: x(t) + 3, y: 42 });
-      words.textContent = `${h}:00`;
-      svg.append(words);
+      picture.append(svg('text', { x: x(t) + 3, y: 42 }, `${h}:00`));
     }
   }
   for (const r of runs.reverse()) {
     const start = new Date(r.started || r.scheduled).getTime();
     const took = r.started ? r.duration_ms : 0;
     const title = `${timeOf(r.scheduled)}: ${stateText(r.state)}${r.instance ? ` on ${r.instance}` : ''}${r.started ? `, ${coarse(r.late_ms)} late, took ${duration(took)}` : ''}`;
-    svg.append(shape('rect', { class: kindOf(r), x: Math.max(0, x(start)), y: 6, height: 20, width: Math.max(3, wide * took / day), rx: 1 }, title));
+    const bar = svg('rect', { class: kindOf(r), x: Math.max(0, x(start)), y: 6, height: 20, width: Math.max(3, wide * took / day), rx: 1 });
+    bar.append(svg('title', {}, title));
+    picture.append(bar);
   }
-  return svg;
+  return picture;
 }
 
 // lastMonth is a field for each day, and in it the worst that happened.

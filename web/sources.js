@@ -1,7 +1,7 @@
 // The list of the monitor's sources: filtered, page by page, with times that go on
 // by themselves.
 
-import { byId, coarse, count, el, keyed, plural, setText, setTitle } from './dom.js';
+import { button, byId, coarse, count, el, keyed, plural, setText, setTitle } from './dom.js';
 import { listPages } from './listpages.js';
 import { leftOf, openSource, why } from './source.js';
 import { drawSpark, spark } from './spark.js';
@@ -73,8 +73,7 @@ function draw(sources, received) {
 }
 
 function create() {
-  const name = el('button', 'link name');
-  name.type = 'button';
+  const name = button('', () => openSource(row.shown.check, row.shown.source, pages.look), 'link name');
   const of = el('span', 'sub name');
   const how = el('strong', 'state');
   const why = el('span', 'sub');
@@ -88,7 +87,6 @@ function create() {
   const element = el('li', 'source', el('div', 'who', name, of), el('div', 'how', how, why), el('div', 'last', last, beats),
     el('div', 'lifetime', bar, left), line);
   const row = { element, name, of, how, why, last, beats, bar, fillBar, left, line };
-  name.addEventListener('click', () => openSource(row.shown.check, row.shown.source, pages.look));
   return row;
 }
 

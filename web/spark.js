@@ -1,33 +1,22 @@
 // A line of bars, the newest on the right: in which of its last intervals a source has beaten, or how runs of a job have ended.
 
-const space = 'http://www.w3.org/2000/svg';
+import { svg } from './dom.js';
+
 const gap = 4; // from one bar to the next
 export const high = 16;
 
 // spark makes the picture, of so many bars.
 export function spark(most) {
-  const svg = document.createElementNS(space, 'svg');
-  svg.setAttribute('class', 'spark');
-  svg.setAttribute('viewBox', `0 0 ${most * gap} ${high}`);
-  svg.setAttribute('preserveAspectRatio', 'xMinYMid');
-  svg.setAttribute('role', 'img');
-  svg.most = most;
-  return svg;
+  const picture = svg('svg', { class: 'spark', viewBox: `0 0 ${most * gap} ${high}`, preserveAspectRatio: 'xMinYMid', role: 'img' });
+  picture.most = most;
+  return picture;
 }
 
 // drawBars shows bars with a class and a height, up to high; the first is the newest.
-export function drawBars(svg, label, bars) {
-  svg.setAttribute('aria-label', label);
-  svg.replaceChildren(...bars.map(({ className, tall }, i) => {
-    const bar = document.createElementNS(space, 'rect');
-    bar.setAttribute('class', className);
-    bar.setAttribute('x', String((svg.most - 1 - i) * gap));
-    bar.setAttribute('y', String(high - tall));
-    bar.setAttribute('width', '3');
-    bar.setAttribute('height', String(tall));
-    bar.setAttribute('rx', '1');
-    return bar;
-  }));
+export function drawBars(picture, label, bars) {
+  picture.setAttribute('aria-label', label);
+  picture.replaceChildren(...bars.map(({ className, tall }, i) => (
+    svg('rect', { class: className, x: (picture.most - 1 - i) * gap, y: high - tall, width: 3, height: tall, rx: 1 }))));
 }
 
 // drawSpark shows a source's beats; what lies before the first of them is empty.

@@ -2,7 +2,7 @@
 
 import { byId, duration, el, keyed, plural, setText } from './dom.js';
 import { link } from './pages.js';
-import { forget, offsetOf, show, timeline } from './timeline.js';
+import { forget, show, storeClock, timeline } from './timeline.js';
 
 const wide = 300_000; // ms
 const most = 4; // subjects
@@ -10,8 +10,6 @@ const mostLanes = 6;
 const titles = { role: 'Role', job: 'Job', shard: 'Shard', monitor: 'Monitor' };
 
 const subjects = new Map(); // "part subject" → its events, oldest first
-let offset = 0; // the store's clock minus this one's, in ms
-const clock = () => Date.now() + offset;
 
 export function fill(events) {
   subjects.clear();
@@ -29,9 +27,8 @@ export function add(e) {
 }
 
 // update is called once a second, with the server's state.
-export function update({ parts, store }) {
-  if (store.now) offset = offsetOf(offset, new Date(store.now).getTime());
-  const since = clock() - wide;
+export function update({ parts }) {
+  const since = storeClock() - wide;
   for (const [key, events] of subjects) if (events[events.length - 1].time < since) subjects.delete(key);
   // What is held for the first time is not a takeover.
   const moved = [...subjects.values()].filter((events) => events.some((e) => e.time >= since && (e.from || e.duration_ms > 0 || e.part === 'monitor'))).reverse();
@@ -45,7 +42,7 @@ export function update({ parts, store }) {
 const keyOf = ([e]) => `${e.part} ${e.subject}`;
 
 function create([e]) {
-  const line = timeline(wide, clock);
+  const line = timeline(wide, storeClock);
   const name = el('a', 'name', e.subject);
   name.href = link('history', e.part, ...e.subject.split('/'));
   return { line, element: el('li', 'timed', el('div', '', el('h4', 'sub', titles[e.part]), name), el('div', '', line.element)) };
@@ -64,7 +61,7 @@ function picture(events) {
     const l = lane(name);
     const open = l.spans.find((s) => s.to === null);
     if (open) open.to = at;
-    else if (l.spans.length === 0) l.spans.push({ from: clock() + before, to: at });
+    else if (l.spans.length === 0) l.spans.push({ from: storeClock() + before, to: at });
   };
   for (const e of events) {
     const source = e.part === 'monitor';

@@ -1,6 +1,7 @@
 // A timeline that moves: a lane for each who can be at work, a bar while it is, and what happened to it. Now is where bars end, on the right.
 
-const space = 'http://www.w3.org/2000/svg';
+import { svg } from './dom.js';
+
 const names = 78; // px on the left, for the names of the lanes
 const edge = 52; // px on the right of now, for words
 const top = 18; // px for words
@@ -14,13 +15,6 @@ const rest = 5000; // ms between two steps where nothing should move
 const all = new Set();
 let asked = 0; // of the browser: the next frame
 
-function svg(tag, attributes, text = '') {
-  const e = document.createElementNS(space, tag);
-  for (const [name, value] of Object.entries(attributes)) e.setAttribute(name, String(value));
-  e.textContent = text;
-  return e;
-}
-
 // timeline makes one that shows so many ms. clock tells the time, in ms since 1970, of whoever noted what is shown.
 export function timeline(wide, clock) {
   const element = svg('svg', { class: 'timeline', role: 'img' });
@@ -31,12 +25,19 @@ export function timeline(wide, clock) {
   return t;
 }
 
-// offsetOf is how far another clock is ahead of this one, in ms, after another message that was sent at its time now: the one that
-// came fastest knows best, until a clock is set.
-export function offsetOf(before, now) {
-  const seen = now - Date.now();
-  return Math.abs(seen - before) > 2000 ? seen : Math.max(seen, before);
+// remoteClock makes a function that returns the time of another clock, in ms since 1970. Its sync takes the time at which that
+// clock's message was sent: the one that came fastest knows best, until a clock is set.
+export function remoteClock() {
+  let offset = null; // how far it is ahead of this one
+  const clock = () => Date.now() + (offset || 0);
+  clock.sync = (sent) => {
+    const seen = sent - Date.now();
+    offset = offset === null || Math.abs(seen - offset) > 2000 ? seen : Math.max(seen, offset);
+  };
+  return clock;
 }
+
+export const storeClock = remoteClock();
 
 // show draws what there is:
 //   label   in words, for who does not see it
