@@ -43,7 +43,7 @@ func newStandIn() *standIn {
 	return &standIn{
 		items: map[string]cache.Item{}, confirmed: 3, events: make(chan cache.Event),
 		view: cache.ClusterView{Self: "tcp://127.0.0.1:1", Member: true, Majority: 2, Connected: 3, Peers: []cache.PeerView{
-			{URL: "tcp://127.0.0.1:1", Self: true, Link: "up"}, {URL: "tcp://127.0.0.1:3", Link: "up"}, {URL: "tcp://127.0.0.1:5", Link: "dead"},
+			{URL: "tcp://127.0.0.1:1", Self: true, Link: "up", Kind: "understudy"}, {URL: "tcp://127.0.0.1:3", Link: "up", Kind: "other"}, {URL: "tcp://127.0.0.1:5", Link: "dead", Kind: "unknown"},
 		}},
 	}
 }
@@ -155,9 +155,7 @@ func (g *cacheRig) do(method, path string, header ...string) answer {
 
 func (g *cacheRig) send(r *http.Request) answer {
 	g.t.Helper()
-	w := httptest.NewRecorder()
-	g.c.Handler().ServeHTTP(w, r)
-	return answer{t: g.t, Status: w.Code, Header: w.Header(), Body: w.Body.String()}
+	return send(g.t, g.c, r)
 }
 
 func TestCacheValue(t *testing.T) {

@@ -26,6 +26,7 @@ func (c *cachePart) serveDirect(w http.ResponseWriter, r *http.Request) bool {
 		to = route{pattern: cacheDelete}
 	}
 	pattern := to.pattern
+	r.Pattern = pattern // as the multiplexer does
 	who, err := c.router.authorize(r, to)
 	if err == nil {
 		if to.pattern == cacheDelete { // a hot key need not know who asks
@@ -35,7 +36,6 @@ func (c *cachePart) serveDirect(w http.ResponseWriter, r *http.Request) bool {
 	}
 	if err != nil {
 		setSecurityHeaders(w.Header())
-		r.Pattern = to.pattern // for the log
 		c.router.writeError(out, r, err)
 		c.router.refusals.record(r, who, out.status, err)
 	}

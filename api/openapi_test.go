@@ -32,7 +32,7 @@ type operation struct {
 	in                            any    // type of the request's body; nil: it has none
 	inOther                       string // other forms of the body, as JSON by media type
 	answers                       []reply
-	errors                        string         // statuses, with the texts of statusTexts
+	errors                        string         // statuses besides those of usualErrors, with the texts of statusTexts
 	other                         map[int]string // statuses with texts of their own
 }
 
@@ -90,10 +90,11 @@ func TestOpenAPI(t *testing.T) {
 	}
 	d.schema(reflect.TypeFor[apitype.Problem]())
 	d.schema(reflect.TypeFor[apitype.Beat]()) // named in bodies that are written out
+	d.schema(reflect.TypeFor[apitype.AddedMessages]())
 	d.schema(reflect.TypeFor[apitype.CacheEvent]())
-	usualErrors := object{}
+	errorTexts := object{}
 	for status, about := range statusTexts {
-		usualErrors[status] = problem(about)
+		errorTexts[status] = problem(about)
 	}
 	doc := object{
 		"openapi": "3.1.0",
@@ -110,7 +111,7 @@ func TestOpenAPI(t *testing.T) {
 				"description": "The token of the server's configuration, or one of the store that has the scope of the operation: read, act (which includes read) or ingest; config is the former alone. Not needed when the server has none, which is only possible on loopback.",
 			}},
 			"schemas":   d.schemas,
-			"responses": usualErrors,
+			"responses": errorTexts,
 		},
 	}
 	var want bytes.Buffer
@@ -187,7 +188,7 @@ func (d describer) operation(rt route, op operation) object {
 		}
 		out["requestBody"] = object{"content": content}
 	}
-	out["responses"] = d.responses(op)
+	out["responses"] = d.responses(rt, op)
 	return out
 }
 
@@ -209,7 +210,26 @@ func paramsOfPath(pattern string) (out []param) {
 	return out
 }
 
-func (d describer) responses(op operation) object {
+// usualErrors are the statuses that follow from what a route and its operation are. Routes that need no token state theirs.
+func usualErrors(rt route, op operation) (out []string) {
+	if rt.open {
+		return nil
+	}
+	out = []string{"401", "403", "429", "503", "504"} // tokens may be in the store, too
+	hasBody := op.in != nil || op.inOther != ""
+	if hasBody {
+		out = append(out, "413")
+	}
+	if hasBody || len(op.params) > 0 || strings.Contains(rt.pattern, "{") {
+		out = append(out, "400")
+	}
+	if _, maybe := maybeMissing[op.tag]; maybe {
+		out = append(out, "404")
+	}
+	return out
+}
+
+func (d describer) responses(rt route, op operation) object {
 	out := object{}
 	for _, a := range op.answers {
 		one := object{}
@@ -222,8 +242,11 @@ func (d describer) responses(op operation) object {
 		}
 		out[fmt.Sprint(a.status)] = one
 	}
-	for status := range strings.FieldsSeq(op.errors) {
+	for _, status := range append(usualErrors(rt, op), strings.Fields(op.errors)...) {
 		out[status] = object{"$ref": "#/components/responses/" + status}
+		if text := maybeMissing[op.tag]; status == "404" && text != "" {
+			out[status] = problem(text)
+		}
 	}
 	for status, about := range op.other {
 		out[fmt.Sprint(status)] = problem(about)
@@ -256,7 +279,11 @@ func (d describer) schema(t reflect.Type) object {
 	case reflect.Pointer:
 		return d.schema(t.Elem())
 	case reflect.Slice:
-		return object{"type": "array", "items": d.schema(t.Elem())}
+		items := d.schema(t.Elem())
+		if t.Elem().Kind() == reflect.Pointer {
+			items["type"] = []any{items["type"], "null"}
+		}
+		return object{"type": "array", "items": items}
 	case reflect.Map:
 		return object{"type": "object", "additionalProperties": d.schema(t.Elem())}
 	case reflect.String:

@@ -2,11 +2,6 @@ package api
 
 import "github.com/understudy-ha/understudy/api/apitype"
 
-const (
-	noJob    = "No such job or run (no_job), or the store keeps none (store_without_jobs)"
-	actOnJob = usual + " 400 413"
-)
-
 var jobAnswer = []reply{{200, "The job as it is now", apitype.Job{}, ""}}
 
 var operationsOfJobs = map[string]operation{
@@ -15,15 +10,11 @@ var operationsOfJobs = map[string]operation{
 		summary: "List the jobs",
 		params:  []param{{name: "after", about: "Only jobs whose names come after this one"}, contains, limit},
 		answers: []reply{{200, "The jobs by name", apitype.Jobs{}, ""}},
-		errors:  usual + " 400",
-		other:   map[int]string{404: noJob},
 	},
 	"GET /v1/jobs/{job}": {
 		id: "getJob", tag: "jobs",
 		summary: "Tell how a job is doing, and when it runs next",
 		answers: jobAnswer,
-		errors:  usual,
-		other:   map[int]string{404: noJob},
 	},
 	"PUT /v1/jobs/{job}": {
 		id: "defineJob", tag: "jobs",
@@ -31,8 +22,6 @@ var operationsOfJobs = map[string]operation{
 		description: "For programs that take its runs from here: see POST /v1/jobs/{job}/runs/next. The definition that was stored last counts.",
 		in:          apitype.JobDefinition{},
 		answers:     jobAnswer,
-		errors:      actOnJob,
-		other:       map[int]string{404: noJob},
 	},
 	"POST /v1/jobs/{job}/runs/next": {
 		id: "nextRun", tag: "jobs",
@@ -41,8 +30,8 @@ var operationsOfJobs = map[string]operation{
 		params:      []param{waitForEnd},
 		in:          apitype.NextRun{},
 		answers:     []reply{{200, "The run, which is the caller's to start", apitype.Run{}, ""}, {204, "Nothing came due", nil, ""}},
-		errors:      "400 401 403 410 413 429 503 504",
-		other:       map[int]string{404: noJob, 409: "The term of an earlier holder (run_over)"},
+		errors:      "410",
+		other:       map[int]string{409: "The term of an earlier holder (run_over)"},
 	},
 	"POST /v1/jobs/{job}/runs/{run}/end": {
 		id: "endRun", tag: "jobs",
@@ -50,8 +39,8 @@ var operationsOfJobs = map[string]operation{
 		description: "What came due meanwhile is skipped or queued, as the job's overlap says, and the job's lease is released.",
 		in:          apitype.RunEnd{},
 		answers:     jobAnswer,
-		errors:      "400 401 403 410 413 429 503 504",
-		other:       map[int]string{404: noJob, 409: "The run was ended by another instance, or is not on (run_over); the history has the result"},
+		errors:      "410",
+		other:       map[int]string{409: "The run was ended by another instance, or is not on (run_over); the history has the result"},
 	},
 	"DELETE /v1/jobs/{job}": {
 		id: "forgetJob", tag: "jobs",
@@ -59,8 +48,7 @@ var operationsOfJobs = map[string]operation{
 		description: "An instance that still offers it adds it again. If an alarm of it is open, it goes once the sinks know that this has ended; a second request removes it at once.",
 		params:      []param{by},
 		answers:     []reply{{204, "It is removed", nil, ""}},
-		errors:      usual + " 400",
-		other:       map[int]string{404: noJob, 409: "A run of it is on (job_busy)"},
+		other:       map[int]string{409: "A run of it is on (job_busy)"},
 	},
 	"POST /v1/jobs/{job}/trigger": {
 		id: "triggerJob", tag: "jobs",
@@ -68,8 +56,7 @@ var operationsOfJobs = map[string]operation{
 		description: "It runs on an instance that offers it, after the run that is on, if any. A paused job runs, too.",
 		in:          apitype.JobRequest{},
 		answers:     jobAnswer,
-		errors:      actOnJob,
-		other:       map[int]string{404: noJob, 409: "As many runs are queued as can be (job_busy)"},
+		other:       map[int]string{409: "As many runs are queued as can be (job_busy)"},
 	},
 	"POST /v1/jobs/{job}/pause": {
 		id: "pauseJob", tag: "jobs",
@@ -77,16 +64,12 @@ var operationsOfJobs = map[string]operation{
 		description: "A run that is on continues. Times that pass are skipped.",
 		in:          apitype.JobRequest{},
 		answers:     jobAnswer,
-		errors:      actOnJob,
-		other:       map[int]string{404: noJob},
 	},
 	"POST /v1/jobs/{job}/resume": {
 		id: "resumeJob", tag: "jobs",
 		summary: "Continue the schedule of a job",
 		in:      apitype.JobRequest{},
 		answers: jobAnswer,
-		errors:  actOnJob,
-		other:   map[int]string{404: noJob},
 	},
 	"GET /v1/jobs/{job}/runs": {
 		id: "listRuns", tag: "jobs",
@@ -97,14 +80,10 @@ var operationsOfJobs = map[string]operation{
 			limit,
 		},
 		answers: []reply{{200, "The runs, the latest first; pass next back as before", apitype.Runs{}, ""}},
-		errors:  usual + " 400",
-		other:   map[int]string{404: noJob},
 	},
 	"GET /v1/jobs/{job}/runs/{run}": {
 		id: "getRun", tag: "jobs",
 		summary: "Show a run with the end of its output",
 		answers: []reply{{200, "The run", apitype.RunOutput{}, ""}},
-		errors:  usual + " 400",
-		other:   map[int]string{404: noJob},
 	},
 }

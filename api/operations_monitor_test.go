@@ -12,7 +12,6 @@ var operationsOfMonitor = map[string]operation{
 		id: "getMonitor", tag: "monitor",
 		summary: "Show the monitor at a glance",
 		answers: []reply{{200, "Checks with the states of their sources, paths, sinks, instances, and what this instance does", apitype.MonitorWithInstance{}, ""}},
-		errors:  usual + " 404",
 	},
 	"PUT /v1/monitor/configuration": {
 		id: "configureMonitor", tag: "monitor",
@@ -20,26 +19,22 @@ var operationsOfMonitor = map[string]operation{
 		description: "Whole or not at all; intake and detection go on meanwhile. Checks that are not in it are removed, unless keep is true: their open alarms end, and their sources are forgotten.",
 		in:          apitype.MonitorConfiguration{},
 		answers:     []reply{{200, "What changed", apitype.ConfigurationChange{}, ""}},
-		errors:      usual + " 400 404 413",
 	},
 	"GET /v1/monitor/letters": {
 		id: "listLetters", tag: "monitor",
 		summary: "List messages that this instance could not take",
 		answers: []reply{{200, "The newest first, and how many there were of each cause since the process started", apitype.DeadLetters{}, ""}},
-		errors:  "401 403 429 404",
 	},
 	"GET /v1/checks": {
 		id: "listChecks", tag: "monitor",
 		summary: "List the checks",
 		params:  []param{{name: "after", about: "Only checks whose name is greater."}, contains, limit},
 		answers: []reply{{200, "By name", apitype.Checks{}, ""}},
-		errors:  usual + " 400 404",
 	},
 	"GET /v1/checks/{check}": {
 		id: "getCheck", tag: "monitor",
 		summary: "Show a check",
 		answers: []reply{{200, "The check", apitype.CheckCount{}, ""}},
-		errors:  usual + " 404",
 	},
 	"PUT /v1/checks/{check}": {
 		id: "putCheck", tag: "monitor",
@@ -47,7 +42,6 @@ var operationsOfMonitor = map[string]operation{
 		description: "What is left out has its default. A shorter limit gives every source a whole one from now. What GET shows may be sent back: the counts change nothing.",
 		in:          apitype.Check{},
 		answers:     []reply{{200, "What changed", apitype.ConfigurationChange{}, ""}},
-		errors:      usual + " 400 404 413",
 	},
 	"POST /v1/checks/{check}/pause":            monitorAction("pauseCheck", "Pause a check", "Sources of a paused check raise no alarms. When it is resumed each has a whole limit to show itself."),
 	"POST /v1/sources/{check}/{source}/pause":  monitorAction("pauseSource", "Pause a source", "A paused source raises no alarm, for for_ms or until it is resumed; then it has a whole limit to show itself."),
@@ -66,7 +60,6 @@ var operationsOfMonitor = map[string]operation{
 			limit,
 		},
 		answers: []reply{{200, "In the order of event and name; next is missing when there are no more", apitype.Sources{}, ""}},
-		errors:  usual + " 400 404",
 	},
 	"POST /v1/sources": {
 		id: "declareSources", tag: "monitor",
@@ -77,19 +70,16 @@ var operationsOfMonitor = map[string]operation{
 			{200, "All were declared already", apitype.Declared{}, ""},
 			{201, "How many were declared, and how many of them are new", apitype.Declared{}, ""},
 		},
-		errors: usual + " 400 404 413",
 	},
 	"GET /v1/sources/{check}/{source}": {
 		id: "getSource", tag: "monitor",
 		summary: "Show a source and its last alarms",
 		answers: []reply{{200, "The source", apitype.SourceAlarms{}, ""}},
-		errors:  usual + " 400 404",
 	},
 	"GET /v1/sources/{check}/{source}/badge.svg": {
 		id: "sourceBadge", tag: "monitor",
 		summary: "Draw the state of a source",
 		answers: []reply{{200, "An image", nil, `{"content": {"image/svg+xml": {"schema": {"type": "string"}}}}`}},
-		errors:  usual + " 400 404",
 	},
 	"POST /v1/sources/{check}/{source}/retire": monitorAction("retireSource", "Retire a source", "Its alarm ends, and it is not judged any more; a beat brings it back."),
 	"GET /v1/alarms": {
@@ -103,13 +93,11 @@ var operationsOfMonitor = map[string]operation{
 			limit,
 		},
 		answers: []reply{{200, "The newest first; next is missing when there are no more", apitype.Alarms{}, ""}},
-		errors:  usual + " 400 404",
 	},
 	"GET /v1/alarms/{alarm}": {
 		id: "getAlarm", tag: "monitor",
 		summary: "Show an alarm",
 		answers: []reply{{200, "The alarm", apitype.Alarm{}, ""}},
-		errors:  usual + " 400 404",
 	},
 	"POST /v1/alarms/{alarm}/acknowledge": monitorAction("acknowledgeAlarm", "Acknowledge an alarm", "It stays open; the page and the history show who knows of it."),
 	"GET /badge/{check}/{source}/{signature}": {
@@ -150,7 +138,6 @@ func monitorAction(id, summary, description string) operation {
 		id: id, tag: "monitor", summary: summary, description: description,
 		in:      apitype.MonitorAction{},
 		answers: []reply{{200, "It is done", apitype.MonitorDone{}, ""}},
-		errors:  usual + " 400 404 413",
 	}
 }
 

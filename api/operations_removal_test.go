@@ -8,7 +8,7 @@ var operationsOfRemoval = map[string]operation{
 		description: "If its last holder did not release it, the answer comes when the timeout of that one's session has been counted, at most a minute. The role's terms still never fall.",
 		params:      []param{by},
 		answers:     []reply{{204, "It is forgotten", nil, ""}},
-		errors:      usual + " 400 404 409",
+		errors:      "404 409",
 	},
 	"DELETE /v1/queues/{queue}": {
 		id: "removeQueue", tag: "queues",
@@ -19,7 +19,6 @@ var operationsOfRemoval = map[string]operation{
 			by,
 		},
 		answers: []reply{{204, "It is gone", nil, ""}},
-		errors:  usual + " 400 404",
 		other:   map[int]string{409: "It has another number of messages, which detail tells, an instance delivers it, or it receives the alarms of a sink (wrong_state)"},
 	},
 	"DELETE /v1/shards/{shard}": {
@@ -28,7 +27,6 @@ var operationsOfRemoval = map[string]operation{
 		description: "The data on its nodes stays. An agent that is started again makes a new shard of the name.",
 		params:      []param{by},
 		answers:     []reply{{204, "It is gone", nil, ""}},
-		errors:      usual + " 400 404",
 		other:       shardConflict,
 	},
 	"DELETE /v1/sources/{check}/{source}": {
@@ -37,7 +35,6 @@ var operationsOfRemoval = map[string]operation{
 		description: "One that still sends heartbeats is learned again, unless its check is fixed.",
 		params:      []param{by},
 		answers:     []reply{{204, "It is gone", nil, ""}},
-		errors:      usual + " 400 404",
 		other:       map[int]string{409: "An alarm of it is open: retire it first (alarm_open)"},
 	},
 	"DELETE /v1/monitor/sinks/{sink}": {
@@ -46,7 +43,6 @@ var operationsOfRemoval = map[string]operation{
 		description: "Alarms that wait in its queue stay there. An instance that delivers to it registers it again when it starts.",
 		params:      []param{by, note},
 		answers:     []reply{{204, "It is removed", nil, ""}},
-		errors:      usual + " 400 404",
 	},
 	"DELETE /v1/monitor/paths/{path}": {
 		id: "removePath", tag: "monitor",
@@ -54,7 +50,6 @@ var operationsOfRemoval = map[string]operation{
 		description: "While a path is known and not proven to work, the sources whose last heartbeat came by it are not judged. Afterwards they are judged by the path that was proven last.",
 		params:      []param{by, note},
 		answers:     []reply{{204, "It is forgotten", nil, ""}},
-		errors:      usual + " 400 404",
 	},
 	"DELETE /v1/checks/{check}": {
 		id: "removeCheck", tag: "monitor",
@@ -62,6 +57,5 @@ var operationsOfRemoval = map[string]operation{
 		description: "Its alarms end and its sources are forgotten. A server whose file has the check adds it again when it starts.",
 		params:      []param{by},
 		answers:     []reply{{204, "It is removed", nil, ""}},
-		errors:      usual + " 400 404",
 	},
 }

@@ -42,9 +42,6 @@ var (
 	cacheWait  = param{name: "wait", schema: `{"type": "string"}`, about: "How long to wait, such as 30s. For a value 10s, at most 5m; for members 10s, for a removal 5s, both at most 10s."}
 )
 
-// usual are the errors of nearly every operation.
-const usual = "401 403 429 503 504"
-
 // statusTexts say what an error means, by its status; an operation may say otherwise.
 var statusTexts = map[string]string{
 	"400": "The input is not acceptable (invalid, unsafe_timing)",
@@ -72,11 +69,21 @@ var (
 	}
 )
 
-const noToken = "No such token (no_token), or the store keeps none (store_without_tokens)"
+// addedMessages is what became of one payload, or of many messages.
+const addedMessages = `{"content": {"application/json": {"schema": {"oneOf": [{"$ref": "#/components/schemas/AddedMessage"}, {"$ref": "#/components/schemas/AddedMessages"}]}}}}`
+
+// maybeMissing are the tags of what a server or its store may lack: all their operations answer 404 then, with this text or that of
+// statusTexts.
+var maybeMissing = map[string]string{
+	"queues": "", "shards": "", "monitor": "",
+	"cache":  "This server runs no peer (no_cache)",
+	"jobs":   "No such job or run (no_job), or the store keeps none (store_without_jobs)",
+	"tokens": "No such token (no_token), or the store keeps none (store_without_tokens)",
+}
 
 // removalErrors are those of removing from the cache.
 var removalErrors = map[int]string{
-	404: "This server runs no peer (no_cache)", 414: "The key or prefix is longer than the peer allows (key_too_long)",
+	414: "The key or prefix is longer than the peer allows (key_too_long)",
 	503: "The peer stops, or too many wait (stopping, busy)", 504: "Not even this peer answered within the wait: look before you believe either (unknown_outcome)",
 }
 
@@ -99,7 +106,6 @@ func messageAction(id, summary, description string) operation {
 		id: id, tag: "queues", summary: summary, description: description,
 		in:      apitype.Caller{},
 		answers: []reply{{200, "It was done", apitype.MessageAction{}, ""}},
-		errors:  usual + " 400 404 413",
 		other:   map[int]string{409: "The message is not in a state in which that can be done (wrong_state)"},
 	}
 }
@@ -122,14 +128,13 @@ var operationsOfParts = map[string]operation{
 		summary: "List the roles, their holders and their standbys",
 		params:  []param{{name: "after", about: "Only roles whose name is greater."}, contains, limit},
 		answers: []reply{{200, "The roles by name", apitype.Roles{}, ""}},
-		errors:  usual + " 400",
 	},
 	"GET /v1/roles/{role}": {
 		id: "getRole", tag: "roles",
 		summary:     "Show who is primary of a role",
 		description: "404 with the code vacant when there is none.",
 		answers:     []reply{{200, "The primary", apitype.RoleHolders{}, ""}},
-		errors:      usual + " 400 404",
+		errors:      "404",
 	},
 	"GET /v1/roles/{role}/self": {
 		id: "self", tag: "roles",
@@ -144,7 +149,7 @@ var operationsOfParts = map[string]operation{
 		summary: "Ask the primary to give the role up",
 		in:      apitype.ResignRequest{},
 		answers: []reply{{202, "It has been asked", apitype.ResignAccepted{}, ""}},
-		errors:  usual + " 400 404 413",
+		errors:  "404",
 	},
 	"GET /v1/shards": {
 		id: "listShards", tag: "shards",
@@ -157,13 +162,11 @@ var operationsOfParts = map[string]operation{
 			limit,
 		},
 		answers: []reply{{200, "The shards by name", apitype.Shards{}, ""}},
-		errors:  usual + " 400 404",
 	},
 	"GET /v1/shards/{shard}": {
 		id: "getShard", tag: "shards",
 		summary: "Show a shard with its nodes, its plan and the latest one",
 		answers: []reply{{200, "The shard", apitype.Shard{}, ""}},
-		errors:  usual + " 400 404",
 	},
 	"GET /v1/shards/{shard}/primary": {
 		id: "getShardPrimary", tag: "shards",
@@ -173,7 +176,6 @@ var operationsOfParts = map[string]operation{
 			{name: "wait", about: "How long to wait until there is one, such as 10s; at most 1m. Default: not at all."},
 		},
 		answers: []reply{{200, "The primary", apitype.ShardPrimary{}, ""}},
-		errors:  "400 401 403 404 429 504",
 		other:   map[int]string{503: "The shard has no primary now, and detail says why (no_primary), or the store cannot be reached (store_unavailable)"},
 	},
 	"POST /v1/shards/{shard}/switchover": {
@@ -185,7 +187,6 @@ var operationsOfParts = map[string]operation{
 		},
 		in:      apitype.SwitchoverRequest{},
 		answers: requestAnswers,
-		errors:  usual + " 400 404 413",
 		other:   shardConflict,
 	},
 	"POST /v1/shards/{shard}/failover": {
@@ -197,7 +198,6 @@ var operationsOfParts = map[string]operation{
 		},
 		in:      apitype.FailoverRequest{},
 		answers: requestAnswers,
-		errors:  usual + " 400 404 413",
 		other:   shardConflict,
 	},
 	"GET /v1/shards/{shard}/requests/{id}": {
@@ -208,7 +208,6 @@ var operationsOfParts = map[string]operation{
 			waitForEnd,
 		},
 		answers: []reply{{200, "The request", apitype.ShardRequest{}, ""}},
-		errors:  usual + " 400 404",
 	},
 	"DELETE /v1/shards/{shard}/requests/{id}": {
 		id: "cancelShardRequest", tag: "shards",
@@ -218,7 +217,6 @@ var operationsOfParts = map[string]operation{
 			by,
 		},
 		answers: []reply{{204, "It is not waiting any more", nil, ""}},
-		errors:  usual + " 400 404",
 		other:   shardConflict,
 	},
 	"POST /v1/shards/{shard}/pause": {
@@ -227,7 +225,6 @@ var operationsOfParts = map[string]operation{
 		description: "A plan that is under way goes on, and operators can ask for one.",
 		in:          apitype.PauseRequest{},
 		answers:     []reply{{200, "The shard", apitype.Shard{}, ""}},
-		errors:      usual + " 400 404 413",
 		other:       shardConflict,
 	},
 	"POST /v1/shards/{shard}/resume": {
@@ -235,7 +232,6 @@ var operationsOfParts = map[string]operation{
 		summary: "Let a paused shard fail over by itself again",
 		in:      apitype.Caller{},
 		answers: []reply{{200, "The shard", apitype.Shard{}, ""}},
-		errors:  usual + " 400 404 413",
 		other:   shardConflict,
 	},
 	"DELETE /v1/shards/{shard}/nodes/{node}": {
@@ -246,7 +242,6 @@ var operationsOfParts = map[string]operation{
 			by,
 		},
 		answers: []reply{{204, "It is forgotten", nil, ""}},
-		errors:  usual + " 400 404",
 		other:   shardConflict,
 	},
 	"GET /v1/sessions": {
@@ -254,14 +249,12 @@ var operationsOfParts = map[string]operation{
 		summary: "List the live sessions",
 		params:  []param{{name: "after", about: "As next of the page before."}, contains, limit},
 		answers: []reply{{200, "The sessions, oldest first; their ids are their owners' alone", apitype.Sessions{}, ""}},
-		errors:  usual + " 400",
 	},
 	"POST /v1/sessions": {
 		id: "startSession", tag: "sessions",
 		summary: "Start a session",
 		in:      apitype.NewSession{},
 		answers: []reply{{201, "It lives", apitype.StartedSession{}, ""}},
-		errors:  "400 401 403 413 429 503 504",
 	},
 	"POST /v1/sessions/renew": {
 		id: "renewSessions", tag: "sessions",
@@ -269,19 +262,17 @@ var operationsOfParts = map[string]operation{
 		description: "Each session is then renewed or lapsed. An error is about all: send them again.",
 		in:          apitype.SessionIDs{},
 		answers:     []reply{{200, "Which were renewed, and which have ended", apitype.Renewals{}, ""}},
-		errors:      "400 401 403 413 429 503 504",
 	},
 	"POST /v1/sessions/{session}/renew": {
 		id: "renewSession", tag: "sessions",
 		summary: "Renew a session",
 		answers: []reply{{200, "It was renewed", apitype.Renewal{}, ""}},
-		errors:  "400 401 403 410 429 503 504",
+		errors:  "410",
 	},
 	"DELETE /v1/sessions/{session}": {
 		id: "endSession", tag: "sessions",
 		summary: "End a session and release all that it holds",
 		answers: []reply{{204, "It has ended; it may have been before", nil, ""}},
-		errors:  usual + " 400",
 	},
 	"GET /v1/leases/{space}": {
 		id: "listLeases", tag: "leases",
@@ -291,13 +282,12 @@ var operationsOfParts = map[string]operation{
 			limit,
 		},
 		answers: []reply{{200, "The leases by key", apitype.Leases{}, ""}},
-		errors:  usual + " 400",
 	},
 	"GET /v1/leases/{space}/{key}": {
 		id: "getLease", tag: "leases",
 		summary: "Show a lease",
 		answers: []reply{{200, "The lease", apitype.Lease{}, ""}},
-		errors:  usual + " 400 404",
+		errors:  "404",
 	},
 	"PUT /v1/leases/{space}/{key}": {
 		id: "putLease", tag: "leases",
@@ -308,20 +298,20 @@ var operationsOfParts = map[string]operation{
 		},
 		in:      apitype.AcquireRequest{},
 		answers: []reply{{200, "The session holds it", apitype.Lease{}, ""}},
-		errors:  "400 401 403 409 410 413 429 503 504",
+		errors:  "409 410",
 	},
 	"DELETE /v1/leases/{space}/{key}": {
 		id: "releaseLease", tag: "leases",
 		summary: "Give a lease back",
 		in:      apitype.ReleaseRequest{},
 		answers: []reply{{204, "It is free, or kept for the successor", nil, ""}},
-		errors:  "400 401 403 409 410 413 429 503 504",
+		errors:  "409 410",
 	},
 	"GET /v1/leases/{space}/{key}/state": {
 		id: "getLeaseState", tag: "leases",
 		summary: "Show what the holders of a lease keep beside it",
 		answers: []reply{{200, "The state", apitype.LeaseState{}, ""}},
-		errors:  usual + " 400 404",
+		errors:  "404",
 	},
 	"PUT /v1/leases/{space}/{key}/state": {
 		id: "putLeaseState", tag: "leases",
@@ -329,38 +319,30 @@ var operationsOfParts = map[string]operation{
 		description: "Only under the present term: 409 not_held otherwise. Up to 64 KiB, in base64. Who takes the lease next gets it with the answer.",
 		in:          apitype.LeaseState{},
 		answers:     []reply{{204, "It is written", nil, ""}},
-		errors:      "400 401 403 409 413 429 503 504",
+		errors:      "409",
 	},
 	"GET /v1/overview": {
 		id: "overview", tag: "overview",
 		summary: "Is everything held, what changed in the last hour, and what needs attention",
 		answers: []reply{{200, "Everything at a glance, about two seconds old. Lists are bounded; what they leave out is counted", apitype.Overview{}, ""}},
-		errors:  usual,
 	},
 	"GET /v1/series": {
 		id: "series", tag: "overview",
 		summary: "How takeovers, replication lag, beats and queues went in the last hour",
 		params:  []param{{name: "name", schema: `{"type": "array", "items": {"type": "string"}, "maxItems": 20}`, about: "Once for each series that is wanted with its points: takeover, lag, beats, depth, or one of its own as takeover/role/NAME, takeover/shard/NAME, lag/SHARD, depth/QUEUE. Those that are not there are left out. Without it, all names are listed"}},
 		answers: []reply{{200, "The series that this server keeps since it started", apitype.SeriesList{}, ""}},
-		errors:  "400 401 403 429",
 	},
 	"GET /v1/tokens": {
 		id: "listTokens", tag: "tokens",
 		summary: "List the tokens of the store",
 		answers: []reply{{200, "The tokens, the oldest first, those that have ended too; without their secrets", apitype.Tokens{}, ""}},
-		errors:  usual,
-		other:   map[int]string{404: noToken},
 	},
 	"POST /v1/tokens": {
 		id: "makeToken", tag: "tokens",
 		summary: "Make a token",
 		in:      apitype.NewToken{},
 		answers: []reply{{201, "The token, and its secret, which is shown this once", apitype.TokenSecret{}, ""}},
-		errors:  "400 401 403 413 429 503 504",
-		other: map[int]string{
-			404: noToken,
-			409: "A token that lives has the name (taken), or there are a thousand that live (too_many_tokens)",
-		},
+		other:   map[int]string{409: "A token that lives has the name (taken), or there are a thousand that live (too_many_tokens)"},
 	},
 	"DELETE /v1/tokens/{id}": {
 		id: "revokeToken", tag: "tokens",
@@ -370,8 +352,6 @@ var operationsOfParts = map[string]operation{
 			by,
 		},
 		answers: []reply{{200, "The token as it is now", apitype.Token{}, ""}},
-		errors:  usual + " 400",
-		other:   map[int]string{404: noToken},
 	},
 	"GET /v1/history": {
 		id: "history", tag: "history",
@@ -384,7 +364,6 @@ var operationsOfParts = map[string]operation{
 			limit,
 		},
 		answers: []reply{{200, "Events in ascending order: the newest that match or, with after, the oldest after it", apitype.Events{}, ""}},
-		errors:  usual + " 400",
 	},
 	"GET /v1/events": {
 		id: "events", tag: "history",
@@ -397,7 +376,6 @@ var operationsOfParts = map[string]operation{
 			{in: "header", name: "Last-Event-ID", schema: `{"type": "integer", "format": "int64"}`, about: "The last event that was seen"},
 		},
 		answers: []reply{{200, "Events named history, each with its id and an Event as data; with state=true also events named state. Without Last-Event-ID and after it starts with the id of the newest event, alone. A comment every 15 s. A reader that is slow is left out and comes back with Last-Event-ID.", nil, `{"content": {"text/event-stream": {"schema": {"type": "string"}}}}`}},
-		errors:  "400 401 403 429 503",
 	},
 	"GET /v1/queues": {
 		id: "listQueues", tag: "queues",
@@ -405,7 +383,6 @@ var operationsOfParts = map[string]operation{
 		description: "As they were at most one second ago. 404 with the code store_without_queues when the store keeps none, here and below.",
 		params:      []param{{name: "after", about: "Only queues whose name is greater."}, contains, limit},
 		answers:     []reply{{200, "The queues by name", apitype.Queues{}, ""}},
-		errors:      usual + " 400 404",
 	},
 	"POST /v1/queues": {
 		id: "makeQueue", tag: "queues",
@@ -416,13 +393,11 @@ var operationsOfParts = map[string]operation{
 			{200, "It was there already", apitype.QueueName{}, ""},
 			{201, "It was created", apitype.QueueName{}, ""},
 		},
-		errors: usual + " 400 404 413",
 	},
 	"GET /v1/queues/{queue}": {
 		id: "getQueue", tag: "queues",
 		summary: "Tell how a queue is doing",
 		answers: []reply{{200, "The queue", apitype.Queue{}, ""}},
-		errors:  usual + " 400 404",
 	},
 	"GET /v1/queues/{queue}/keys": {
 		id: "listKeys", tag: "queues",
@@ -434,7 +409,6 @@ var operationsOfParts = map[string]operation{
 			limit,
 		},
 		answers: []reply{{200, "Keys in the order of their bytes; next is missing when there are no more", apitype.Keys{}, ""}},
-		errors:  usual + " 400 404",
 	},
 	"GET /v1/queues/{queue}/messages": {
 		id: "listMessages", tag: "queues",
@@ -446,7 +420,6 @@ var operationsOfParts = map[string]operation{
 			limit,
 		},
 		answers: []reply{{200, "Messages in the order of key and seq, without trail; next is missing when there are no more", apitype.Messages{}, ""}},
-		errors:  usual + " 400 404",
 	},
 	"POST /v1/queues/{queue}/messages": {
 		id: "addMessages", tag: "queues",
@@ -459,22 +432,19 @@ var operationsOfParts = map[string]operation{
 		in:      apitype.NewMessages{},
 		inOther: `{"application/octet-stream": {"schema": {"type": "string", "format": "binary", "maxLength": 16777216}}}`,
 		answers: []reply{
-			{200, "Nothing is new: the queue had every id already", apitype.AddedMessages{}, ""},
-			{201, "The payload was stored, or at least one of many: what became of each, in their order", apitype.AddedMessages{}, ""},
+			{200, "Nothing is new: the queue had every id already", nil, addedMessages},
+			{201, "The payload was stored, or at least one of many: what became of each, in their order", nil, addedMessages},
 		},
-		errors: usual + " 400 404 413",
 	},
 	"GET /v1/queues/{queue}/messages/{id}": {
 		id: "getMessage", tag: "queues",
 		summary: "Tell everything about a message but its payload",
 		answers: []reply{{200, "The message with its trail", apitype.Message{}, ""}},
-		errors:  usual + " 400 404",
 	},
 	"GET /v1/queues/{queue}/messages/{id}/payload": {
 		id: "getPayload", tag: "queues",
 		summary: "Return the payload of a message, as it was given",
 		answers: []reply{{200, "The payload, with the content type that it was given with", nil, `{"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}`}},
-		errors:  usual + " 400 404",
 	},
 	"POST /v1/queues/{queue}/messages/{id}/retry": retryMessage(),
 	"POST /v1/queues/{queue}/messages/{id}/skip": messageAction("skipMessage", "Give a message up",
@@ -494,8 +464,7 @@ var operationsOfParts = map[string]operation{
 			{206, "The range that was asked for", nil, ""},
 			{304, "It has not changed", nil, ""},
 		},
-		errors: "400 401 403 429",
-		other:  cacheErrors(404, 414, 416, 502, 503, 504),
+		other: cacheErrors(404, 414, 416, 502, 503, 504),
 	},
 	"DELETE /v1/cache/{key}": {
 		id: "removeCached", tag: "cache",
@@ -503,7 +472,6 @@ var operationsOfParts = map[string]operation{
 		description: "It cannot be undone by a slower peer: copies that were fetched before are refused from now on.",
 		params:      []param{cacheWait},
 		answers:     removedAnswers,
-		errors:      "400 401 403 429",
 		other:       removalErrors,
 	},
 	"GET /v1/cache": {
@@ -515,8 +483,7 @@ var operationsOfParts = map[string]operation{
 			limit,
 		},
 		answers: []reply{{200, "The keys, and where to go on if there may be more", apitype.CacheKeys{}, ""}},
-		errors:  "400 401 403 429",
-		other:   cacheErrors(404, 503),
+		other:   cacheErrors(503),
 	},
 	"DELETE /v1/cache": {
 		id: "removeManyCached", tag: "cache",
@@ -529,7 +496,6 @@ var operationsOfParts = map[string]operation{
 			cacheWait,
 		},
 		answers: removedAnswers,
-		errors:  "400 401 403 429",
 		other:   removalErrors,
 	},
 	"POST /v1/cache-refresh": {
@@ -540,15 +506,13 @@ var operationsOfParts = map[string]operation{
 			cacheWait,
 		},
 		answers: []reply{{200, "What came, without its value", apitype.CacheItem{}, ""}},
-		errors:  "400 401 403 429",
 		other:   cacheErrors(404, 414, 502, 503, 504),
 	},
 	"GET /v1/cache-peers": {
 		id: "cachePeers", tag: "cache",
 		summary: "Tell how this peer sees its cluster",
 		answers: []reply{{200, "The cluster", apitype.CacheCluster{}, ""}},
-		errors:  "401 403 429",
-		other:   cacheErrors(404, 503),
+		other:   cacheErrors(503),
 	},
 	"GET /v1/cache-events": {
 		id: "cacheEvents", tag: "cache",
@@ -559,14 +523,12 @@ var operationsOfParts = map[string]operation{
 			{name: "state", schema: `{"type": "boolean", "default": false}`, about: "Also an event named state every second, with all that the page shows but the keys; its form may change."},
 		},
 		answers: []reply{{200, "The stream; a comment every 15 s says that the server is there", nil, `{"content": {"text/event-stream": {"schema": {"$ref": "#/components/schemas/CacheEvent"}}}}`}},
-		errors:  "400 401 403 429",
-		other:   cacheErrors(404, 503),
+		other:   cacheErrors(503),
 	},
 	"GET /metrics": {
 		id: "metrics", tag: "operation",
 		summary: "Metrics for Prometheus",
 		answers: []reply{{200, "The metrics", nil, `{"content": {"text/plain": {"schema": {"type": "string"}}}}`}},
-		errors:  "401 403 429 503",
 	},
 	"GET /healthz": {
 		id: "healthz", tag: "operation",
@@ -584,6 +546,5 @@ var operationsOfParts = map[string]operation{
 		id: "openapi", tag: "operation",
 		summary: "This document",
 		answers: []reply{{200, "This document", nil, `{"content": {"application/json": {"schema": {"type": "object"}}}}`}},
-		errors:  "401 403 429",
 	},
 }

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -131,12 +130,14 @@ func request(ctx context.Context, method, path, body string) *http.Request {
 	return r
 }
 
-func send(t *testing.T, s *Server, r *http.Request) answer {
+// send checks an answer that is no error against openapi.json, too.
+func send(t *testing.T, s interface{ Handler() http.Handler }, r *http.Request) answer {
 	t.Helper()
 	w := httptest.NewRecorder()
 	s.Handler().ServeHTTP(w, r)
-	body, _ := io.ReadAll(w.Result().Body)
-	return answer{t: t, Status: w.Code, Header: w.Header(), Body: string(body)}
+	a := answer{t: t, Status: w.Code, Header: w.Header(), Body: w.Body.String()}
+	a.checkSchema(r)
+	return a
 }
 
 func (g *rig) do(method, path, body string) answer {

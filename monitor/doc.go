@@ -54,7 +54,7 @@
 //     makes of it (monitor/sink/describe.go, template.go);
 //   - a line in CHANGELOG.md;
 //   - its value in the tests that go through the fields: checkjson_test.go, monitortest/testconfig.go,
-//     internal/settings/checks_test.go, api/monitorwrite_test.go and api/monitorschema_test.go;
+//     internal/settings/checks_test.go and api/monitorwrite_test.go;
 //   - if SQL reads it, a column in store/sqlite (a migration, monitor_config.go and monitor_check.go) and in store/postgres, whose
 //     functions/README.md says where, and which other names
 //     stand there for a check (event), its limit (patience) and CheckChanged (base).
