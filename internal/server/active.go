@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -15,7 +14,6 @@ import (
 	"github.com/understudy-ha/understudy/internal/instance"
 	"github.com/understudy-ha/understudy/internal/settings"
 	"github.com/understudy-ha/understudy/internal/termtext"
-	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 )
 
@@ -41,20 +39,8 @@ type activePart struct {
 // run campaigns for the role for as long as the instance runs.
 func (p *activePart) run(ctx context.Context) error {
 	defer p.streams.running.Wait()
-	for {
-		err := elect.Run(ctx, elect.Config{Keeper: p.mon.keeper, Role: settings.ActiveRole, StopGrace: settings.ActiveGrace, Logger: p.mon.host.Log},
-			func(ctx context.Context, _ elect.Term) error { return p.lead(ctx) })
-		if ctx.Err() != nil {
-			return nil
-		}
-		if errors.Is(err, lease.ErrInvalid) || errors.Is(err, lease.ErrUnsafeTiming) {
-			return err
-		}
-		p.mon.host.Log.Warn("no longer the active instance; standing by", "err", err)
-		if !rest(ctx, p.mon.keeper.Timing().Interval) {
-			return nil
-		}
-	}
+	cfg := elect.Config{Keeper: p.mon.keeper, Role: settings.ActiveRole, StopGrace: settings.ActiveGrace, Logger: p.mon.host.Log}
+	return campaignAgain(ctx, cfg, func(ctx context.Context, _ elect.Term) error { return p.lead(ctx) })
 }
 
 // lead looks for a new configuration every so often. One that failed is tried

@@ -5,39 +5,28 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/understudy-ha/understudy/api"
-	"github.com/understudy-ha/understudy/internal/instance"
 	"github.com/understudy-ha/understudy/internal/sdnotify"
 	"github.com/understudy-ha/understudy/internal/settings"
 	"github.com/understudy-ha/understudy/internal/strictyaml"
 	"github.com/understudy-ha/understudy/internal/termtext"
 )
 
-// reloader reads the server's file again when it is told to.
+// reloader reads the server's file again when it is told to. The server's cfg is the one in force: a key that waits for a restart is
+// as it was.
 type reloader struct {
 	Reload
-	host *instance.Host
-	cfg  *settings.Server // that is in force; a key that waits for a restart is as it was
-	cert *certificate     // nil without TLS
+	*served
+	roles *campaigns
 }
 
-// live is what can be changed while the server runs.
-type live struct {
-	roles   *campaigns
-	monitor *servedMonitor // nil without one
-	cache   *servedCache   // nil without one
-	server  *api.Server
-	names   *servedNames // nil without them
-}
-
-func (r *reloader) run(ctx context.Context, l live) error {
+func (r *reloader) run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-r.When:
 			sdnotify.Reloading()
-			r.once(ctx, l)
+			r.once(ctx)
 			sdnotify.Ready()
 		}
 	}
@@ -45,7 +34,7 @@ func (r *reloader) run(ctx context.Context, l live) error {
 
 // once reads the file, and changes what can be changed: all of it, or nothing if there is a
 // mistake in it.
-func (r *reloader) once(ctx context.Context, l live) {
+func (r *reloader) once(ctx context.Context) {
 	log := r.host.Log
 	next, err := r.Load()
 	if err != nil {
@@ -64,7 +53,7 @@ func (r *reloader) once(ctx context.Context, l live) {
 		}
 	}
 	for _, key := range settings.Changed(r.cfg, next) {
-		if r.apply(ctx, l, key, next) {
+		if r.apply(ctx, key, next) {
 			log.Info(key + ": changed in the file; applied")
 		} else {
 			log.Warn(key + ": changed in the file; takes effect after a restart")
@@ -74,31 +63,31 @@ func (r *reloader) once(ctx context.Context, l live) {
 }
 
 // apply changes one key, if that can be done now.
-func (r *reloader) apply(ctx context.Context, l live, key string, next *settings.Server) bool {
+func (r *reloader) apply(ctx context.Context, key string, next *settings.Server) bool {
 	switch {
 	case key == "log_level":
 		level, _ := settings.LogOptions(next.LogLevel, "")
 		r.host.Level.Set(level)
 		r.cfg.LogLevel = next.LogLevel
 	case key == "token":
-		if l.server.SetToken(next.Token) != nil {
+		if r.server.SetToken(next.Token) != nil {
 			return false // there was none, or must be none
 		}
 		r.cfg.Token = next.Token
 	case key == "token_file": // "token" tells whether what it holds has changed
 		r.cfg.TokenFile = next.TokenFile
 	case strings.HasPrefix(key, "roles."):
-		return r.applyRole(l, strings.TrimPrefix(key, "roles."), next)
-	case (key == "monitor.checks" || key == "monitor.declared" || key == "monitor.keep") && l.monitor != nil && r.cfg.Monitor.Config == nil:
+		return r.applyRole(strings.TrimPrefix(key, "roles."), next)
+	case (key == "monitor.checks" || key == "monitor.declared" || key == "monitor.keep") && r.monitor != nil && r.cfg.Monitor.Config == nil:
 		if r.cfg.Monitor.Monitored.Same(&next.Monitor.Monitored) {
 			return true // another of the three keys has brought it
 		}
-		if err := l.monitor.change(ctx, next.Monitor.Monitored); err != nil {
+		if err := r.monitor.change(ctx, next.Monitor.Monitored); err != nil {
 			r.host.Log.Error("the monitor's events stay as they were", "err", err)
 			return false
 		}
-	case key == "cache.peers" && l.cache != nil:
-		if err := l.cache.ChangeMembers(ctx, next.Cache.Members()); err != nil {
+	case key == "cache.peers" && r.peer != nil:
+		if err := r.peer.ChangeMembers(ctx, next.Cache.Members()); err != nil {
 			r.host.Log.Error("the list of the cache's members stays as it was", "err", err)
 			return false
 		}
@@ -111,26 +100,26 @@ func (r *reloader) apply(ctx context.Context, l live, key string, next *settings
 
 // applyRole starts to campaign for a role that is new, and gives up one that is gone. One that
 // is there in another way would have to be given up in between: that is left to a restart.
-func (r *reloader) applyRole(l live, name string, next *settings.Server) bool {
+func (r *reloader) applyRole(name string, next *settings.Server) bool {
 	of := func(role settings.Role) bool { return role.Role == name }
 	was, is := slices.IndexFunc(r.cfg.Roles, of), slices.IndexFunc(next.Roles, of)
 	switch {
 	case was < 0:
 		// The file was checked against its own timing, which takes effect after a restart. A campaign that the
 		// timing in force does not allow would end the server.
-		if err := l.roles.config(next.Roles[is]).Validate(); err != nil {
+		if err := r.roles.config(next.Roles[is]).Validate(); err != nil {
 			r.host.Log.Error("role not campaigned for before a restart", "role", name, "err", err)
 			return false
 		}
-		l.roles.start(next.Roles[is])
+		r.roles.start(next.Roles[is])
 		r.cfg.Roles = append(slices.Clone(r.cfg.Roles), next.Roles[is])
 	case is < 0:
-		l.roles.stop(name)
+		r.roles.stop(name)
 		r.cfg.Roles = slices.Delete(slices.Clone(r.cfg.Roles), was, was+1)
 	default:
 		return false
 	}
-	l.server.SetRoles(r.cfg.RoleNames())
-	l.names.setRoles(r.cfg.RoleNames())
+	r.server.SetRoles(r.cfg.RoleNames())
+	r.names.setRoles(r.cfg.RoleNames())
 	return true
 }

@@ -35,14 +35,14 @@ func TestReloadTellsSystemd(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", path)
 	hup := make(chan os.Signal, 1)
 	r := &reloader{
-		host: &instance.Host{Log: slog.New(slog.DiscardHandler)}, cfg: &settings.Server{},
+		served: &served{host: &instance.Host{Log: slog.New(slog.DiscardHandler)}, entrance: &entrance{}, cfg: &settings.Server{}},
 		Reload: Reload{When: hup, Load: func() (*settings.Server, error) { return nil, errors.New("broken") }},
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = r.run(ctx, live{})
+		_ = r.run(ctx)
 	}()
 	hup <- syscall.SIGHUP
 	for _, want := range []string{"RELOADING=1\nMONOTONIC_USEC=", "READY=1"} {
@@ -84,8 +84,9 @@ func TestReloadNamesTheRoles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := &reloader{host: &instance.Host{Log: log}, cfg: was, Reload: Reload{Load: func() (*settings.Server, error) { return next, nil }}}
-		r.once(t.Context(), live{roles: roles, server: server, names: &servedNames{resolver: resolver}})
+		s := &served{host: &instance.Host{Log: log}, entrance: &entrance{}, cfg: was, server: server, names: &servedNames{resolver: resolver}}
+		r := &reloader{served: s, roles: roles, Reload: Reload{Load: func() (*settings.Server, error) { return next, nil }}}
+		r.once(t.Context())
 
 		page := httptest.NewRecorder()
 		server.Handler().ServeHTTP(page, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1/metrics", nil))
@@ -121,10 +122,10 @@ func TestReloadOfAnEmptyFile(t *testing.T) {
 	var said strings.Builder
 	was := read("roles: [{role: a}]\n")
 	r := &reloader{
-		host: &instance.Host{Log: slog.New(slog.NewTextHandler(&said, nil))}, cfg: was,
+		served: &served{host: &instance.Host{Log: slog.New(slog.NewTextHandler(&said, nil))}, entrance: &entrance{}, cfg: was},
 		Reload: Reload{Load: func() (*settings.Server, error) { return read("# soon\n"), nil }},
 	}
-	r.once(t.Context(), live{}) // with nothing to stop a role with
+	r.once(t.Context()) // with nothing to stop a role with
 	if len(r.cfg.Roles) != 1 || !strings.Contains(said.String(), "is empty") {
 		t.Errorf("roles %v, said %s", r.cfg.Roles, said.String())
 	}

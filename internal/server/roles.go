@@ -62,41 +62,39 @@ func (c *campaigns) config(r settings.Role) elect.Config {
 
 // serve campaigns for one role for as long as the server runs.
 func (c *campaigns) serve(ctx context.Context, r settings.Role) error {
-	log, k := c.log, c.keeper
-	program := &instance.Program{Log: log, Argv: r.Command, StopGrace: r.StopGrace, PassStore: r.PassStore, StoreURL: c.store}
-	for {
-		cfg := c.config(r)
+	program := &instance.Program{Log: c.log, Argv: r.Command, StopGrace: r.StopGrace, PassStore: r.PassStore, StoreURL: c.store}
+	cfg := c.config(r)
+	if len(r.Command) > 0 {
+		cfg.Overrun = program.Overrun
+	}
+	return campaignAgain(ctx, cfg, func(ctx context.Context, term elect.Term) error {
+		defer c.held.enter(term)()
 		if len(r.Command) > 0 {
-			cfg.Overrun = program.Overrun
+			return program.Run(ctx, term)
 		}
-		err := elect.Run(ctx, cfg, func(ctx context.Context, term elect.Term) error {
-			defer c.held.enter(term)()
-			if len(r.Command) > 0 {
-				return program.Run(ctx, term)
-			}
-			<-ctx.Done()
-			return context.Cause(ctx)
-		})
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+}
+
+// campaignAgain campaigns for a role until ctx ends or it is not possible with these settings. Work that ends by itself gives the
+// role back.
+func campaignAgain(ctx context.Context, cfg elect.Config, work func(context.Context, elect.Term) error) error {
+	for {
+		err := elect.Run(ctx, cfg, work)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if errors.Is(err, lease.ErrInvalid) || errors.Is(err, lease.ErrUnsafeTiming) {
 			return err
 		}
-		if errors.Is(err, elect.ErrHolders) { // the file of one of the two has to change
-			log.Error("role not campaigned for", "role", r.Role, "err", err, "again_in", time.Minute)
-			if !lease.Sleep(ctx, k.Clock(), time.Minute) {
-				return nil
-			}
-			continue
+		level, pause := slog.LevelWarn, cfg.Keeper.Timing().Interval // not at once, so that a program that cannot start does not spin
+		if errors.Is(err, elect.ErrHolders) {                        // the file of one of the two has to change
+			level, pause = slog.LevelError, time.Minute
 		}
-		// The program ended by itself: the role was given back. Stand by again, not
-		// at once, so that a program that cannot start does not spin.
-		log.Warn("the program of a role ended; standing by again", "role", r.Role, "err", err, "in", k.Timing().Interval)
-		select {
-		case <-ctx.Done():
+		cfg.Logger.Log(ctx, level, "the work or the campaign of a role ended; standing by again", "role", cfg.Role, "err", err, "again_in", pause)
+		if !rest(ctx, pause) {
 			return nil
-		case <-time.After(k.Timing().Interval):
 		}
 	}
 }

@@ -89,8 +89,7 @@ func serveOn(ctx context.Context, h *instance.Host, cfg *settings.Server, e *ent
 	parts.Go(func() { memtrim.AfterStart(ctx) })
 	if again != nil {
 		part("reload", func(ctx context.Context) error {
-			r := &reloader{host: h, Reload: *again, cfg: cfg, cert: e.cert}
-			return r.run(ctx, live{roles: roles, monitor: s.monitor, cache: s.peer, server: s.server, names: s.names})
+			return (&reloader{Reload: *again, served: s, roles: roles}).run(ctx)
 		})
 	}
 
