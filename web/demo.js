@@ -78,7 +78,7 @@ async function act(o) {
   try {
     if (o.off) throw new Error(`not now: ${o.off}.`);
     await ask(`/v1/demo/${encodeURIComponent(o.id)}`, { method: 'POST' });
-    const promise = o.text.slice(o.text.indexOf(': ') + 2).replace(/,$/, ''); // before it stands what is the case now
+    const promise = o.text.slice(o.text.indexOf(': ') + 2); // before it stands what is the case now
     say(`${o.title}: done.${o.promised_ms ? ` Promised within ${seconds(o.promised_ms)}: ${promise}.` : ''}`);
   } catch (err) {
     say(`${o.title}: ${err.message}`);

@@ -63,13 +63,13 @@ all that is promised was kept, 1 if not.`,
 	return c
 }
 
-// demoSensorCommand is a source that beats until it is killed.
+// demoSensorCommand is a source that sends heartbeats until it is killed.
 func (a *app) demoSensorCommand() *cobra.Command {
 	var every time.Duration
 	var to []string
 	c := &cobra.Command{
-		Use: "sensor NAME --to URL,…", Short: "A source of the demonstration: it beats until it is stopped", Hidden: true,
-		Long:    "Beat for the event \"" + demo.EventName + "\" as the source NAME, at the first server that takes it, until stopped. The demonstration starts one.",
+		Use: "sensor NAME --to URL,…", Short: "A source of the demonstration: it sends heartbeats until it is stopped", Hidden: true,
+		Long:    "Send heartbeats of the check \"" + demo.CheckName + "\" as the source NAME, to the first server that takes them, until stopped. The demonstration starts one.",
 		Example: "  understudy demo sensor sensor-4 --to http://127.0.0.1:7600",
 		Args:    exactly("NAME"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -85,13 +85,13 @@ func (a *app) demoSensorCommand() *cobra.Command {
 				servers = append(servers, server)
 			}
 			if len(servers) == 0 {
-				return usererr.Errorf("--to is missing: which servers take the beats?")
+				return usererr.Errorf("--to is missing: which servers take the heartbeats?")
 			}
-			demo.Beat(c.Context(), servers, every, args[0])
+			demo.SendHeartbeats(c.Context(), servers, every, args[0])
 			return nil
 		},
 	}
-	c.Flags().DurationVar(&every, "every", time.Second, "beat every `D`")
+	c.Flags().DurationVar(&every, "every", time.Second, "send one every `D`")
 	c.Flags().StringSliceVar(&to, "to", nil, "`URL`s of the servers")
 	return c
 }

@@ -12,24 +12,22 @@ import (
 	"github.com/understudy-ha/understudy/api/client"
 )
 
-// askerCount is how many ask for a value at once.
-const askerCount = 50
+// callerCount is how many ask for a value at once.
+const callerCount = 50
 
 // cacheAct shows a slow value that is fetched once for all, whoever dies.
 type cacheAct struct {
 	d     *demo
-	asked chan bool // by people; true is to kill who fetches
+	asked chan bool // what is offered; true is to kill who fetches
 	busy  atomic.Bool
-	keys  atomic.Int64
+	keys  int
 }
 
 func newCacheAct(d *demo) *cacheAct {
 	c := &cacheAct{d: d, asked: make(chan bool, 1)}
 	d.record.addLanes("cache", names[:]...)
-	d.world.onAsk = func(key, by string) func() {
-		if !d.cfg.Auto {
-			d.voice.event("cache", "%s asks the source for %q, which takes %s", by, key, seconds(slowness))
-		}
+	d.world.onFetch = func(key, by string) func() {
+		d.voice.event("cache", "%s asks the origin for %q, which takes %s", by, key, seconds(slowness))
 		d.record.start("cache", by)
 		return func() { d.record.stop("cache", by) }
 	}
@@ -38,28 +36,18 @@ func newCacheAct(d *demo) *cacheAct {
 
 func (c *cacheAct) part() string { return "cache" }
 
-// run asks when people want it.
+// run asks as it is offered.
 func (c *cacheAct) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case kill := <-c.asked:
-			var err error
-			if kill {
-				_, err = c.askAndKill(ctx)
-			} else {
-				c.askTogether(ctx)
-			}
-			if err != nil && ctx.Err() == nil {
-				c.d.voice.event("cache", "%v", err)
-			}
+			c.ask(ctx, kill)
 			c.busy.Store(false)
 		}
 	}
 }
-
-func (c *cacheAct) failed(*process) {}
 
 // settled: every peer is connected with all others, and votes.
 func (c *cacheAct) settled(ctx context.Context) bool {
@@ -83,7 +71,10 @@ func (c *cacheAct) offers() []offer {
 		off = "the callers before have no answer yet"
 	}
 	do := func(kill bool) func(context.Context) error {
-		return func(context.Context) error {
+		return func(ctx context.Context) error {
+			if !c.settled(ctx) { // without its vote there is no majority once another has died
+				return errors.New("a peer has been back for a moment, and does not vote yet")
+			}
 			if !c.busy.CompareAndSwap(false, true) {
 				return errors.New("the callers before have no answer yet")
 			}
@@ -92,81 +83,63 @@ func (c *cacheAct) offers() []offer {
 		}
 	}
 	return []offer{{
-		ID: "cache-kill", Part: "cache", Title: "Ask, and kill who fetches", Command: d.byPage("cache-kill"), do: do(true), Off: off, Promised: (worstFetch + slowness/2).Milliseconds(),
-		Text: fmt.Sprintf("%d callers want a value that takes %s, and the peer that fetches it is killed: another fetches, and all have it", askerCount, seconds(slowness)),
+		ID: "cache-kill", Title: "Ask, and kill who fetches", Command: d.byPage("cache-kill"), do: do(true), Off: off, Promised: (worstFetch + slowness/2).Milliseconds(),
+		Text: fmt.Sprintf("%d callers want a value that takes %s, and the peer that fetches it is killed: another fetches, and all have it", callerCount, seconds(slowness)),
 	}, {
-		ID: "cache-ask", Part: "cache", Title: fmt.Sprintf("Ask %d times at once", askerCount), Command: d.byPage("cache-ask"), do: do(false), Off: off, Promised: worstFetch.Milliseconds(),
-		Text: fmt.Sprintf("%d callers want a value that takes %s: it is fetched once, and all have it", askerCount, seconds(slowness)),
+		ID: "cache-ask", Title: fmt.Sprintf("Ask %d times at once", callerCount), Command: d.byPage("cache-ask"), do: do(false), Off: off, Promised: worstFetch.Milliseconds(),
+		Text: fmt.Sprintf("%d callers want a value that takes %s: it is fetched once, and all have it", callerCount, seconds(slowness)),
 	}}
 }
 
 // worstFetch is how long callers wait at most while nobody dies.
 const worstFetch = slowness + 2*time.Second
 
-// play lets many ask at once, and then again while the one that fetches dies.
-func (c *cacheAct) play(ctx context.Context) ([]outcome, error) {
-	c.d.voice.event("cache", "%d askers at %d peers want a value at once that takes %s: it must be fetched once", askerCount, len(c.d.fleet.urls), seconds(slowness))
-	once := c.askTogether(ctx)
-	again, err := c.askAndKill(ctx)
-	if err != nil {
-		return nil, err
+// ask lets everyone ask at once for a value that nobody has asked for, and measures. With kill, who fetches is killed meanwhile,
+// and its callers turn to the others.
+func (c *cacheAct) ask(ctx context.Context, kill bool) {
+	c.keys++
+	d, key, deaths := c.d, fmt.Sprintf("price-%d", c.keys), c.d.failures.Load()
+	died := make(chan string, 1)
+	if kill {
+		d.world.delayFirst(key) // it gets no value before it is killed, however late that is
+		go func() { died <- c.killFetcher(ctx, key) }()
 	}
-	return []outcome{once, again}, nil
+	o := c.askAll(ctx, key)
+	if kill {
+		victim, fetches := <-died, d.world.callersOf(key)
+		o.what += fmt.Sprintf(" though %s died, %d fetches", victim, len(fetches))
+		o.broken = o.broken || len(fetches) != 2 || !slices.Contains(fetches, victim)
+		o.worst += slowness / 2
+		deaths++
+	} else {
+		fetches := d.world.callersOf(key)
+		o.what += fmt.Sprintf(", %d fetch", len(fetches))
+		o.broken = o.broken || len(fetches) != 1
+	}
+	if d.failures.Load() > deaths {
+		o.excuse()
+	}
+	if ctx.Err() == nil {
+		d.announce(o)
+	}
 }
 
-// newKey is a key that nobody has asked for.
-func (c *cacheAct) newKey() string { return fmt.Sprintf("price-%d", c.keys.Add(1)) }
-
-// askTogether lets everyone ask at once.
-func (c *cacheAct) askTogether(ctx context.Context) outcome {
-	key, before := c.newKey(), c.d.failures.Load()
-	once := c.askAll(ctx, key)
-	fetches := c.d.world.callersOf(key)
-	once.what += fmt.Sprintf(", %d fetch", len(fetches))
-	once.broken = once.broken || len(fetches) != 1
-	if c.d.failures.Load() > before {
-		once.excuse()
+// killFetcher kills who fetches a value, in the middle of it, and returns its name.
+func (c *cacheAct) killFetcher(ctx context.Context, key string) string {
+	d := c.d
+	if d.await(ctx, "an instance fetches", func() bool { return len(d.world.callersOf(key)) > 0 }) != nil {
+		return "nobody"
 	}
-	c.d.announce(once)
-	return once
+	pause(ctx, slowness/2)
+	victim := d.fleet.process(d.world.callersOf(key)[0])
+	d.voice.event("cache", "kill -9 %d: %s fetches for %d callers; another must fetch", victim.running(), victim.name, callerCount)
+	_ = victim.kill() // the error is that it has died already
+	return victim.name
 }
 
-// askAndKill does the same while who fetches dies: its askers turn to the others. It gets no value before, however late it is killed.
-func (c *cacheAct) askAndKill(ctx context.Context) (outcome, error) {
-	d, key, before := c.d, c.newKey(), c.d.failures.Load()
-	d.world.delayFirst(key)
-	dying := make(chan error, 1)
-	release := func() {}
-	var victim *process
-	go func() {
-		err := d.await(ctx, "somebody fetches", func() bool { return len(d.world.callersOf(key)) > 0 })
-		if err == nil {
-			<-time.After(slowness / 2)
-			victim = d.fleet.process(d.world.callersOf(key)[0])
-			d.voice.event("cache", "kill -9 %d: %s fetches for %d askers; another must fetch", victim.running(), victim.name, askerCount)
-			release, err = victim.killAndHold()
-		}
-		dying <- err
-	}()
-	again := c.askAll(ctx, key)
-	if err := <-dying; err != nil {
-		return again, err
-	}
-	defer release()
-	fetches := d.world.callersOf(key)
-	again.what += fmt.Sprintf(" though %s died, %d fetches", victim.name, len(fetches))
-	again.broken = again.broken || len(fetches) != 2 || !slices.Contains(fetches, victim.name)
-	again.worst += slowness / 2
-	if d.failures.Load() > before+1 {
-		again.excuse()
-	}
-	d.announce(again)
-	return again, nil
-}
-
-// askAll lets everyone ask at once, and tells how many got the same value.
+// askAll lets everyone ask at once, and says how many got the same value.
 func (c *cacheAct) askAll(ctx context.Context, key string) outcome {
-	values := make([]string, askerCount)
+	values := make([]string, callerCount)
 	began := time.Now()
 	var asked sync.WaitGroup
 	for i := range values {
@@ -188,7 +161,7 @@ func (c *cacheAct) askAll(ctx context.Context, key string) outcome {
 		}
 	}
 	return outcome{
-		part: "cache", what: fmt.Sprintf("%d of %d had the value", same, askerCount), broken: same != askerCount,
-		took: time.Since(began), worst: worstFetch, slack: c.d.cfg.Slack,
+		part: "cache", what: fmt.Sprintf("%d of %d had the value", same, callerCount), broken: same != callerCount,
+		took: time.Since(began), worst: worstFetch,
 	}
 }

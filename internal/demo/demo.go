@@ -22,15 +22,13 @@ import (
 const (
 	// callTimeout bounds each request.
 	callTimeout = 5 * time.Second
-	// leastAway is how long a process that was killed stays away at least.
-	leastAway = 8 * time.Second
 	// stopWait is how long a process may take to stop before it is killed.
 	stopWait = 10 * time.Second
 )
 
 // Config says what is shown, and how fast.
 type Config struct {
-	// Out is told the story.
+	// Out gets the story.
 	Out io.Writer
 	// Self is the path of this program, of which the instances are processes.
 	Self string
@@ -40,7 +38,7 @@ type Config struct {
 	Listen string
 	// Timing of the instances.
 	Timing lease.Timing
-	// Auto kills by itself, act by act, and ends; NoShard leaves the shard out.
+	// Auto takes all offers itself, act by act, and ends; NoShard leaves the shard out.
 	Auto, NoShard bool
 	// Slack is how much later than promised a busy machine may be, with Auto.
 	Slack time.Duration
@@ -63,7 +61,7 @@ func (c Config) Validate() error {
 func stopGrace(t lease.Timing) time.Duration { return min(elect.DefaultStopGrace, t.Timeout/5) }
 
 // PageOpener listens for a page with the settings of a server, as its file would have them, on a store. What
-// goes wrong later is told to log.
+// goes wrong later goes to log.
 type PageOpener func(settings []byte, storeURL string, log *slog.Logger) (Page, error)
 
 // Page is the server of the demonstration's page. It answers from the beginning, and has something
@@ -93,12 +91,14 @@ type demo struct {
 	page   *client.Client
 	url    string // of the page
 
-	works bool // the store keeps queues, and sources for the monitor
+	works bool // the store keeps queues, and checks of the monitor
 	ports ports
 	peers []peer   // of the cache; the page's is the last
 	hosts []string // addresses of the instances
 
-	failures atomic.Int64 // how many processes ended or froze, so far
+	failures  atomic.Int64     // how many processes ended or froze, so far
+	onFailure func(p *process) // is called for each of them. Set before they start
+	held      atomic.Bool      // who has ended does not come back now
 
 	acts  []act
 	procs []*process
@@ -110,19 +110,15 @@ type act interface {
 	part() string
 	// run continues until ctx ends.
 	run(ctx context.Context)
-	// failed tells that a process of the demonstration ended or froze.
-	failed(p *process)
-	// settled reports whether nothing is under way that a death has caused.
+	// settled reports whether nothing is under way that a failure has caused.
 	settled(ctx context.Context) bool
-	// offers are what people may do now, in a terminal and on the page.
+	// offers are what can be done now: in a terminal, on the page, and with Auto. Each has an outcome of this part.
 	offers() []offer
-	// play does it by itself: it kills, shows what happens, and tells what came of it.
-	play(ctx context.Context) ([]outcome, error)
 }
 
 // Run runs the demonstration until ctx ends, or with Auto until everything was shown. It leaves nothing behind.
 func Run(ctx context.Context, c Config) (err error) {
-	d := &demo{cfg: c, voice: newPrinter(c.Out), record: newRecord(), run: fmt.Sprintf("%x", time.Now().UnixMilli())}
+	d := &demo{cfg: c, voice: newPrinter(c.Out), record: newRecord(), run: fmt.Sprintf("%x", time.Now().UnixMilli()), onFailure: func(*process) {}}
 	if d.dir, err = makeDir(); err != nil {
 		return err
 	}
@@ -151,27 +147,32 @@ func makeDir() (string, error) {
 	return os.MkdirTemp("", pattern)
 }
 
-// notifyEnded tells everyone that a process has.
-func (d *demo) notifyEnded(p *process, err error, planned bool) {
+// noteFailure tells everyone that a process ended or froze.
+func (d *demo) noteFailure(p *process, kind, text string) {
 	d.failures.Add(1)
-	d.record.mark(ended, "", p.name)
-	if !planned {
-		d.voice.event("process", "%s ended (%v); it comes back in %v%s", p.name, err, d.downTime(), p.lastOutput())
-	}
-	for _, act := range d.acts {
-		act.failed(p)
-	}
+	d.record.mark(kind, "", p.name)
+	d.voice.event("process", "%s %s", p.name, text)
+	d.onFailure(p)
 }
 
-// announce tells what came of a promise, in the terminal and on the page.
+// announce says what came of a promise, in the terminal and on the page.
 func (d *demo) announce(o outcome) {
+	o.slack = d.cfg.Slack
 	d.voice.outcome(o)
 	d.record.outcome(o)
 }
 
-// downTime is how long a process that was killed stays away: a source until its silence was told.
+// killHint says how a process is killed that is there now.
+func (d *demo) killHint(p *process) {
+	if !d.cfg.Auto {
+		d.voice.hint("to kill %s: kill -9 %d", p.name, p.running())
+	}
+}
+
+// downTime is how long a process that was killed stays away, or one that is frozen stays so: longer than any takeover takes.
 func (d *demo) downTime() time.Duration {
-	return max(leastAway, missed*d.checkInterval()+3*time.Second)
+	_, worstDelivery := d.windows().WorstTakeover()
+	return max(d.worstRole(), worstDelivery, d.worstAlarm()) + 2*time.Second
 }
 
 // welcome says what to try.
@@ -182,7 +183,7 @@ func (d *demo) welcome(ctx context.Context) {
 	d.voice.printf("\nTry it on the page, or in another terminal; what is killed comes back after %v:\n", d.downTime())
 	for _, act := range d.acts {
 		for i, o := range act.offers() {
-			part := o.Part
+			part := act.part()
 			if i > 0 {
 				part = ""
 			}
@@ -205,13 +206,19 @@ func (d *demo) await(ctx context.Context, what string, done func() bool) error {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("not within %v: %s", patience, what)
 		}
-		select {
-		case <-ctx.Done():
+		if pause(ctx, 20*time.Millisecond); ctx.Err() != nil {
 			return context.Cause(ctx)
-		case <-time.After(20 * time.Millisecond):
 		}
 	}
 	return nil
+}
+
+// pause waits so long, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
 }
 
 // quietLog lets only errors through: the demonstration tells the story itself.

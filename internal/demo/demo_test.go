@@ -26,21 +26,21 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// What takes the batches must see what the demonstration says does not happen.
+// What takes the messages must see what the demonstration says does not happen.
 func TestDemoWorldNotices(t *testing.T) {
-	type batch struct {
+	type message struct {
 		run, key string
 		number   int
 	}
 	for name, c := range map[string]struct {
-		sent []batch
+		sent []message
 		want tally
 	}{
-		"in order":                     {[]batch{{"r", "a", 1}, {"r", "b", 1}, {"r", "a", 2}, {"r", "b", 2}}, tally{delivered: 4}},
-		"one is missing":               {[]batch{{"r", "a", 1}, {"r", "a", 3}}, tally{delivered: 2, disordered: 1}},
-		"two changed places":           {[]batch{{"r", "a", 2}, {"r", "a", 1}}, tally{delivered: 2, disordered: 2}},
-		"one came twice":               {[]batch{{"r", "a", 1}, {"r", "a", 1}, {"r", "a", 2}}, tally{delivered: 2, twice: 1}},
-		"one of another demonstration": {[]batch{{"s", "a", 7}, {"r", "a", 1}}, tally{delivered: 1}},
+		"in order":                     {[]message{{"r", "a", 1}, {"r", "b", 1}, {"r", "a", 2}, {"r", "b", 2}}, tally{delivered: 4}},
+		"one is missing":               {[]message{{"r", "a", 1}, {"r", "a", 3}}, tally{delivered: 2, disordered: 1}},
+		"two changed places":           {[]message{{"r", "a", 2}, {"r", "a", 1}}, tally{delivered: 2, disordered: 2}},
+		"one came twice":               {[]message{{"r", "a", 1}, {"r", "a", 1}, {"r", "a", 2}}, tally{delivered: 2, twice: 1}},
+		"one of another demonstration": {[]message{{"s", "a", 7}, {"r", "a", 1}}, tally{delivered: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, err := newWorld(&demo{run: "r"})
@@ -48,9 +48,9 @@ func TestDemoWorldNotices(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer w.close()
-			for _, b := range c.sent {
-				r := httptest.NewRequest(http.MethodPost, "/deliver", strings.NewReader(fmt.Sprintf(`{"run":%q,"key":%q,"number":%d}`, b.run, b.key, b.number)))
-				r.Header.Set("Idempotency-Key", fmt.Sprintf("%s-%s-%d", b.run, b.key, b.number))
+			for _, m := range c.sent {
+				r := httptest.NewRequest(http.MethodPost, "/deliver", strings.NewReader(fmt.Sprintf(`{"run":%q,"key":%q,"number":%d}`, m.run, m.key, m.number)))
+				r.Header.Set("Idempotency-Key", fmt.Sprintf("%s-%s-%d", m.run, m.key, m.number))
 				r.Header.Set(byHeader, "ben")
 				w.server.Handler.ServeHTTP(httptest.NewRecorder(), r)
 			}
@@ -75,20 +75,55 @@ func TestDemoWorldAnswers(t *testing.T) {
 		return out.Code
 	}
 	if code := ask(http.MethodGet, "/status/one", ""); code != http.StatusNotFound {
-		t.Errorf("a batch that has not come: %d", code)
+		t.Errorf("a message that has not come: %d", code)
 	}
 	ask(http.MethodPost, "/deliver", `{"run":"r","key":"a","number":1}`)
 	if code := ask(http.MethodGet, "/status/one", ""); code != http.StatusOK {
-		t.Errorf("a batch that has come: %d", code)
+		t.Errorf("a message that has come: %d", code)
 	}
-	for _, status := range []string{"ONSET", "ABATED"} {
-		for _, source := range []string{sensorName, "sensor-1"} {
-			ask(http.MethodPost, "/alarm", fmt.Sprintf(`{"status":%q,"event":"sensor","source":%q}`, status, source))
-		}
-	}
-	ask(http.MethodPost, "/alarm", `{"status":"ONSET","event":"other","source":"sensor-1"}`)
-	if n, _ := w.alarmsOf("ONSET", sensorName); n != 1 || w.otherAlarms(sensorName) != 2 {
-		t.Errorf("%d of the source, %d of others; should be 1 and 2", n, w.otherAlarms(sensorName))
+}
+
+// Each outage of the sensor has one alarm that starts and one that ends, and nobody else has any.
+func TestDemoAlarms(t *testing.T) {
+	for name, c := range map[string]struct {
+		sent []string
+		want string
+		kept bool
+	}{
+		"as promised":               {[]string{"ONSET sensor-4", "ABATED sensor-4"}, "1 ONSET, 1 ABATED of sensor-4, 0 of others", true},
+		"twice":                     {[]string{"ONSET sensor-4", "ONSET sensor-4", "ABATED sensor-4"}, "2 ONSET, 1 ABATED of sensor-4, 0 of others", false},
+		"of another, too":           {[]string{"ONSET sensor-1", "ONSET sensor-4", "ABATED sensor-4"}, "1 ONSET, 1 ABATED of sensor-4, 1 of others", false},
+		"ended twice":               {[]string{"ONSET sensor-4", "ABATED sensor-4", "ABATED sensor-4"}, "0 ONSET, 1 ABATED of sensor-4, 0 of others", false},
+		"a second outage is as one": {[]string{"ONSET sensor-4", "ABATED sensor-4", "ONSET sensor-4", "ABATED sensor-4"}, "1 ONSET, 1 ABATED of sensor-4, 0 of others", true},
+		"of another check, too":     {[]string{"ONSET other", "ONSET sensor-4", "ABATED sensor-4"}, "1 ONSET, 1 ABATED of sensor-4, 0 of others", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &demo{voice: newPrinter(t.Output()), record: newRecord(), fleet: &fleet{}}
+			d.cfg.Timing.Interval = time.Second
+			var err error
+			if d.world, err = newWorld(d); err != nil {
+				t.Fatal(err)
+			}
+			defer d.world.close()
+			m := newMonitorAct(d)
+			m.sensor.failed = time.Now()
+			for _, alarm := range c.sent {
+				status, source, _ := strings.Cut(alarm, " ")
+				check := "sensor"
+				if source == "other" {
+					check = "other"
+				}
+				body := fmt.Sprintf(`{"status":%q,"event":%q,"source":%q}`, status, check, source)
+				d.world.server.Handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/alarm", strings.NewReader(body)))
+			}
+			all := d.outcomes(m)
+			if o := all[len(all)-1]; o.Text != c.want || o.Kept != c.kept {
+				t.Errorf("%+v, want %q, kept: %v", o, c.want, c.kept)
+			}
+			if o := all[0]; o.Text != "the alarm of sensor-4 came" || o.Promised != 6000 || !o.Kept {
+				t.Errorf("%+v", o)
+			}
+		})
 	}
 }
 
@@ -121,6 +156,16 @@ func TestDemoFiles(t *testing.T) {
 	}
 }
 
+// Who was killed or frozen is not back before it was replaced.
+func TestDemoDownTime(t *testing.T) {
+	for timeout, want := range map[time.Duration]time.Duration{2 * time.Second: 8 * time.Second, 5 * time.Second: 8 * time.Second, 30 * time.Second: 33 * time.Second} {
+		d := &demo{cfg: Config{Timing: lease.Timing{Interval: time.Second, Timeout: timeout}}}
+		if got := d.downTime(); got != want {
+			t.Errorf("a timeout of %v: %v, want %v", timeout, got, want)
+		}
+	}
+}
+
 func TestDemoOutcomes(t *testing.T) {
 	const s = time.Second
 	for _, c := range []struct {
@@ -131,8 +176,8 @@ func TestDemoOutcomes(t *testing.T) {
 		{outcome{what: "ben took over", took: 5020 * time.Millisecond, worst: 6 * s}, true, "ben took over after 5.02 s; worst case 6 s"},
 		{outcome{what: "ben took over", took: 7 * s, worst: 6 * s, slack: 2 * s}, true, "ben took over after 7 s; worst case 6 s, and this machine is busy"},
 		{outcome{what: "ben took over", took: 9 * s, worst: 6 * s, slack: 2 * s}, false, "ben took over after 9 s; LATER than the worst case of 6 s"},
-		{outcome{what: "4 delivered"}, true, "4 delivered"},
-		{outcome{what: "4 delivered, 1 twice", broken: true}, false, "4 delivered, 1 twice"},
+		{outcome{what: "4 alarms"}, true, "4 alarms"},
+		{outcome{what: "it went on", took: s, worst: 6 * s, counted: "1 twice", broken: true}, false, "it went on after 1 s; worst case 6 s; 1 twice"},
 		{outcome{what: "2 fetches", took: s, worst: 6 * s, broken: true}, false, "2 fetches after 1 s; worst case 6 s"},
 	} {
 		if c.of.kept() != c.kept || c.of.String() != c.says {
@@ -143,9 +188,9 @@ func TestDemoOutcomes(t *testing.T) {
 
 func TestDemoSummary(t *testing.T) {
 	var out strings.Builder
-	newPrinter(&out).summary([]outcome{
-		{part: "role", what: "ben took over", took: 5020 * time.Millisecond, worst: 6 * time.Second},
-		{part: "queue", what: "4 delivered, 1 twice", broken: true},
+	newPrinter(&out).summary([]result{
+		{Part: "role", Text: "ben took over", Took: 5020, Promised: 6000, Kept: true},
+		{Part: "queue", Text: "4 delivered, 1 twice"},
 	})
 	want := `         WHAT HAPPENED         MEASURED  PROMISED
 ✓ role   ben took over         5.02 s    ≤ 6 s
@@ -197,7 +242,7 @@ func TestDemoMinder(t *testing.T) {
 	}
 }
 
-// What writes must see that something is lost.
+// What writes must see that something is lost, after a failover and after a planned change alike.
 func TestDemoWriterCountsLosses(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -217,21 +262,47 @@ func TestDemoWriterCountsLosses(t *testing.T) {
 			conn.Close()
 		}
 	}()
-	w := newWriter(&demo{}, nil)
-	w.address, w.acked = l.Addr().String(), []int64{1, 2, 3}
-	if n, err := w.countLost(t.Context()); n != 1 || err != nil || w.String() != "3 writes acknowledged, 1 lost, 0 refused" {
-		t.Errorf("%d lost, %v; %v", n, err, w)
+	d := &demo{voice: newPrinter(t.Output()), record: newRecord()}
+	d.cfg.Timing.Interval = time.Second
+	s := &shardAct{d: d, nodes: []string{"a", "b", "c"}, procs: []*process{{name: "redis-1"}, nil, {name: "redis-2"}, nil, {name: "redis-3"}, nil}}
+	s.writer = newWriter(d, s)
+	s.writer.acked = []int64{1, 2, 3}
+	write := func(at string) {
+		t.Helper()
+		c, err := dialRedis(t.Context(), l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.conn.Close()
+		if err := s.recordWrite(at, c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("a")
+	s.procs[0].failed = time.Now()
+	write("b") // the primary has died
+	s.procs[0].failed = time.Now().Add(-2 * callTimeout)
+	write("a") // it is back, and was asked for
+	write("b") // and so was this one
+	got := d.outcomes(s)
+	if len(got) != 3 {
+		t.Fatalf("%+v", got)
+	}
+	for i, want := range []string{"writes went on at redis-2", "redis-2 gave way to redis-1", "redis-1 gave way to redis-2"} {
+		if o := got[i]; o.Text != want+"; 3 writes acknowledged, 1 lost, 0 refused" || o.Kept || (o.Promised == 4000) != (i == 0) {
+			t.Errorf("%+v", o)
+		}
 	}
 }
 
-// beatServer answers beats or, frozen, nothing.
-type beatServer struct {
+// heartbeatServer answers heartbeats or, frozen, nothing.
+type heartbeatServer struct {
 	frozen bool
 	last   time.Time
-	gap    time.Duration // the longest between two beats
+	gap    time.Duration // the longest between two heartbeats
 }
 
-func (b *beatServer) RoundTrip(r *http.Request) (*http.Response, error) {
+func (b *heartbeatServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	if b.frozen {
 		<-r.Context().Done()
 		return nil, r.Context().Err()
@@ -247,9 +318,9 @@ func (b *beatServer) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // A server that is frozen does not make the sources look silent.
-func TestDemoBeatsPastAFrozenServer(t *testing.T) {
+func TestDemoHeartbeatsPastAFrozenServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		frozen, healthy := &beatServer{frozen: true}, &beatServer{}
+		frozen, healthy := &heartbeatServer{frozen: true}, &heartbeatServer{}
 		var to []*client.Client
 		for _, server := range []http.RoundTripper{frozen, frozen, healthy} {
 			c, err := client.New(client.Config{URL: "http://127.0.0.1:1", HTTP: &http.Client{Transport: server}})
@@ -259,12 +330,12 @@ func TestDemoBeatsPastAFrozenServer(t *testing.T) {
 			to = append(to, c)
 		}
 		d := &demo{cfg: Config{Timing: lease.Timing{Interval: time.Second}}}
-		limit := (&monitorAct{d: d}).limit()
+		limit := d.silenceLimit()
 		ctx, cancel := context.WithTimeout(t.Context(), 10*limit)
 		defer cancel()
-		Beat(ctx, to, d.beatEvery(), "sensor-1")
+		SendHeartbeats(ctx, to, d.heartbeatInterval(), "sensor-1")
 		if healthy.last.IsZero() || healthy.gap > limit/2 {
-			t.Errorf("%v between two beats, of the %v after which a source is silent", healthy.gap, limit)
+			t.Errorf("%v between two heartbeats, of the %v after which a source is silent", healthy.gap, limit)
 		}
 	})
 }

@@ -3,6 +3,7 @@
 //
 // It promises that what it starts ends with it, however it ends, and that it leaves nothing behind; that it touches no
 // store which is used for something else; and that with Auto an error says so when something promised was not kept.
+// An act offers what can be done now, each with an outcome; the page, a terminal and Auto do the same.
 // A terminal and the page act on the same processes: what ends is seen, whoever ended it. The routes for the page,
 // /v1/demo, are in this process alone, on loopback, and refuse pages of other sites as all acts of the API do.
 //

@@ -22,14 +22,14 @@ const (
 	roleName  = "billing"
 	moreRole  = "reports" // a role of two holders
 	queueName = "orders"
-	// EventName is what the sources of the demonstration beat for.
-	EventName = "sensor"
+	// CheckName is the check that the sources of the demonstration send heartbeats of.
+	CheckName = "sensor"
 	sinkName  = "demo"
 
 	monitorRole = "monitor" // that servers with a monitor take by themselves
 )
 
-// missed is how many beats a source of the demonstration may miss.
+// missed is how many heartbeats a source of the demonstration may miss.
 const missed = 5
 
 // fleet are the instances: servers of their own, each with a file.
@@ -128,7 +128,7 @@ func (d *demo) instance(i int) mapping {
 	}}
 	out["monitor"] = mapping{
 		"first_window": first,
-		"checks":       []mapping{{"check": EventName, "interval": d.checkInterval().String(), "missed": missed}},
+		"checks":       []mapping{{"check": CheckName, "interval": d.checkInterval().String(), "missed": missed}},
 		"sinks": []mapping{{
 			"sink": sinkName, "webhook": mapping{"url": d.world.url + "/alarm", "recognises": true},
 			"first_window": first, "second_window": second, "submit_timeout": submit,
@@ -156,7 +156,7 @@ func (d *demo) pageSettings(listen string) ([]byte, error) {
 	})
 }
 
-// windows are those of the queue; a batch that was under way when its instance died is
+// windows are those of the queue; a message that was under way when its instance died is
 // taken up after the second.
 func (d *demo) windows() claim.Windows {
 	first := max(d.cfg.Timing.Timeout, time.Second)

@@ -14,7 +14,6 @@ import (
 // offer is something that people may do to the demonstration: the page by the route of its ID, a terminal by its command.
 type offer struct {
 	ID      string `json:"id"`
-	Part    string `json:"-"`
 	Title   string `json:"title"`
 	Command string `json:"command"`
 	Text    string `json:"text"` // who it is done to, and what happens then
@@ -116,17 +115,21 @@ func (d *demo) view() view {
 	return v
 }
 
+// do does what an act offers, and says so.
+func (d *demo) do(ctx context.Context, a act, o offer) error {
+	if o.Off != "" {
+		return errors.New(o.Off)
+	}
+	d.voice.event(a.part(), "%s: %s", o.Title, o.Text)
+	return o.do(ctx)
+}
+
 // runOffer does what is offered under a name.
 func (d *demo) runOffer(ctx context.Context, id string) error {
 	for _, a := range d.acts {
 		for _, o := range d.allOffers(a) {
-			switch {
-			case o.ID != id:
-			case o.Off != "":
-				return errors.New(o.Off)
-			default:
-				d.voice.event(o.Part, "%s: %s", o.Title, o.Text)
-				return o.do(ctx)
+			if o.ID == id {
+				return d.do(ctx, a, o)
 			}
 		}
 	}

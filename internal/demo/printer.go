@@ -61,27 +61,27 @@ func (v *printer) hint(format string, args ...any) {
 }
 
 // outcome prints what came of a promise.
-func (v *printer) outcome(o outcome) { v.event(o.part, "%s %s", v.mark(o), o) }
+func (v *printer) outcome(o outcome) { v.event(o.part, "%s %s", v.mark(o.kept()), o) }
 
-func (v *printer) mark(o outcome) string {
-	if o.kept() {
+func (v *printer) mark(kept bool) string {
+	if kept {
 		return v.paint(green, "✓")
 	}
 	return v.paint(red, "✗")
 }
 
 // summary prints all outcomes as a table.
-func (v *printer) summary(list []outcome) {
+func (v *printer) summary(list []result) {
 	rows := [][4]string{{"", "WHAT HAPPENED", "MEASURED", "PROMISED"}}
 	for _, o := range list {
-		took, worst := "-", "-"
-		if o.took > 0 {
-			took = seconds(o.took)
+		took, promised := "-", "-"
+		if o.Took > 0 {
+			took = seconds(time.Duration(o.Took) * time.Millisecond)
 		}
-		if o.worst > 0 {
-			worst = "≤ " + seconds(o.worst)
+		if o.Promised > 0 {
+			promised = "≤ " + seconds(time.Duration(o.Promised)*time.Millisecond)
 		}
-		rows = append(rows, [4]string{o.part, termtext.Text(o.what), took, worst})
+		rows = append(rows, [4]string{o.Part, termtext.Text(o.Text), took, promised})
 	}
 	var width [4]int
 	for _, r := range rows {
@@ -92,7 +92,7 @@ func (v *printer) summary(list []outcome) {
 	for i, r := range rows {
 		mark := " "
 		if i > 0 {
-			mark = v.mark(list[i-1])
+			mark = v.mark(list[i-1].Kept)
 		}
 		for j := range r {
 			r[j] += strings.Repeat(" ", width[j]-len([]rune(r[j])))
@@ -108,6 +108,7 @@ func (v *printer) summary(list []outcome) {
 // outcome is what came of a promise.
 type outcome struct {
 	part, what  string
+	counted     string        // of what must not happen, "" where nothing is
 	took, worst time.Duration // 0 where no time is promised
 	slack       time.Duration // how much later it may be on a machine that is busy
 	broken      bool          // something else than the time was promised, and not kept
@@ -122,16 +123,26 @@ func (o *outcome) excuse() {
 }
 
 func (o outcome) String() string {
-	switch {
-	case o.worst == 0:
-		return o.what
-	case o.took <= o.worst:
-		return fmt.Sprintf("%s after %s; worst case %s", o.what, seconds(o.took), seconds(o.worst))
-	case o.kept():
-		return fmt.Sprintf("%s after %s; worst case %s, and this machine is busy", o.what, seconds(o.took), seconds(o.worst))
-	default:
-		return fmt.Sprintf("%s after %s; LATER than the worst case of %s", o.what, seconds(o.took), seconds(o.worst))
+	text := o.what
+	if o.worst > 0 {
+		text += fmt.Sprintf(" after %s; ", seconds(o.took))
+		switch {
+		case o.took <= o.worst:
+			text += "worst case " + seconds(o.worst)
+		case o.kept():
+			text += fmt.Sprintf("worst case %s, and this machine is busy", seconds(o.worst))
+		default:
+			text += "LATER than the worst case of " + seconds(o.worst)
+		}
 	}
+	return withCounts(text, o.counted)
+}
+
+func withCounts(text, counted string) string {
+	if counted == "" {
+		return text
+	}
+	return text + "; " + counted
 }
 
 // seconds is a duration with two digits behind the point where it has some.

@@ -23,11 +23,10 @@ type process struct {
 	log  string         // file that its output goes to
 	stop syscall.Signal // that ends it
 
-	mu    sync.Mutex
-	pid   int           // 0 while it does not run
-	ice   bool          // it runs, but is frozen
-	since time.Time     // when it ended or froze the last time
-	held  chan struct{} // while an act keeps it away; closed to let it come back
+	mu     sync.Mutex
+	pid    int       // 0 while it does not run
+	frozen bool      // it runs, but is stopped
+	failed time.Time // when it ended or froze the last time
 }
 
 // keepRunning runs the process until ctx ends, again and again.
@@ -38,18 +37,12 @@ func (p *process) keepRunning(ctx context.Context, d *demo) {
 			return
 		}
 		p.mu.Lock()
-		p.since, p.ice = time.Now(), false
-		held := p.held
+		p.failed, p.frozen = time.Now(), false
 		p.mu.Unlock()
-		d.notifyEnded(p, err, held != nil)
-		var awhile <-chan time.Time
-		if held == nil {
-			awhile = time.After(d.downTime())
-		}
-		select {
-		case <-ctx.Done():
-		case <-held:
-		case <-awhile:
+		d.noteFailure(p, ended, fmt.Sprintf("ended (%v); it comes back in %v%s", err, d.downTime(), p.lastOutput()))
+		pause(ctx, d.downTime())
+		for d.held.Load() && ctx.Err() == nil {
+			pause(ctx, 20*time.Millisecond)
 		}
 	}
 }
@@ -85,9 +78,8 @@ func (p *process) run(ctx context.Context, d *demo, again bool) error {
 	defer d.record.stop("monitor", p.name)
 	if again {
 		d.record.mark(back, "", p.name)
-	}
-	if again && !d.cfg.Auto {
-		d.voice.event("process", "%s is back; to kill it again: kill -9 %d", p.name, pid)
+		d.voice.event("process", "%s is back", p.name)
+		d.killHint(p)
 	}
 	return cmd.Wait()
 }
@@ -128,34 +120,18 @@ func (p *process) running() int {
 func (p *process) isServing() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.pid != 0 && !p.ice
+	return p.pid != 0 && !p.frozen
 }
 
 // failedAt is when it ended or froze the last time.
 func (p *process) failedAt() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.since
+	return p.failed
 }
 
 // kill kills it, as kill -9 does in a terminal: it comes back after a while.
-func (p *process) kill() error { return p.end(nil) }
-
-// killAndHold kills it, and keeps it away until release is called.
-func (p *process) killAndHold() (release func(), err error) {
-	held := make(chan struct{})
-	if err := p.end(held); err != nil {
-		return nil, err
-	}
-	return sync.OnceFunc(func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.held = nil
-		close(held)
-	}), nil
-}
-
-func (p *process) end(held chan struct{}) error {
+func (p *process) kill() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.pid == 0 {
@@ -163,9 +139,6 @@ func (p *process) end(held chan struct{}) error {
 	}
 	if err := syscall.Kill(p.pid, syscall.SIGKILL); err != nil {
 		return fmt.Errorf("kill %s: %w", p.name, err)
-	}
-	if held != nil {
-		p.held = held
 	}
 	return nil
 }
@@ -175,31 +148,26 @@ func (p *process) freeze(d *demo) error {
 	if err := p.stopFor(d.downTime(), func() { d.record.mark(back, "", p.name) }); err != nil {
 		return err
 	}
-	d.failures.Add(1)
-	d.record.mark(frozen, "", p.name)
-	d.voice.event("process", "%s is frozen; it goes on in %v", p.name, d.downTime())
-	for _, act := range d.acts {
-		act.failed(p)
-	}
+	d.noteFailure(p, frozen, fmt.Sprintf("is frozen; it goes on in %v", d.downTime()))
 	return nil
 }
 
-func (p *process) stopFor(pause time.Duration, thawed func()) error {
+func (p *process) stopFor(length time.Duration, thawed func()) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.pid == 0 || p.ice {
+	if p.pid == 0 || p.frozen {
 		return fmt.Errorf("%s is not back yet", p.name)
 	}
 	pid := p.pid
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		return fmt.Errorf("freeze %s: %w", p.name, err)
 	}
-	p.ice, p.since = true, time.Now()
-	time.AfterFunc(pause, func() {
+	p.frozen, p.failed = true, time.Now()
+	time.AfterFunc(length, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if p.pid == pid && p.ice { // else it was killed meanwhile
-			p.ice = false
+		if p.pid == pid && p.frozen { // else it was killed meanwhile
+			p.frozen = false
 			_ = syscall.Kill(pid, syscall.SIGCONT)
 			thawed()
 		}

@@ -4,131 +4,113 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/understudy-ha/understudy/api/apitype"
 )
 
 const (
-	keyCount  = 8
-	pace      = 100 * time.Millisecond // between two batches, each of the next key
-	hurryPace = 100 * time.Millisecond // the same, of all keys at once, while the act is played: more than can be done
-	workTime  = 150 * time.Millisecond // for a batch, in the act
+	keyCount = 8
+	pace     = 100 * time.Millisecond // between two messages, each of the next key
+	// workTime is how long the receiver works on a message: most keys have one under way whenever an instance is killed.
+	workTime = 600 * time.Millisecond
+	// mostBehind is how many messages of a key may wait: a machine that is too busy for all is given fewer.
+	mostBehind = 2
 )
 
-// queueAct shows batches that are delivered in order, whoever dies.
+// queueAct shows messages that are delivered in order, whoever dies.
 type queueAct struct {
-	d     *demo
-	hurry atomic.Bool // as fast as hurryPace
-	stop  atomic.Bool // no more are added
-	added atomic.Int64
+	d *demo
 
 	mu      sync.Mutex
 	waits   map[string]string // keys by the one who died that delivered them, until someone does
 	victims []string
 	since   time.Time // the last of them died
-	last    outcome
-	rescues int
 }
 
 func newQueueAct(d *demo) *queueAct {
 	q := &queueAct{d: d, waits: map[string]string{}}
-	d.world.onBatch = q.recordDelivery
+	d.world.workTime, d.world.onMessage, d.onFailure = workTime, q.recordDelivery, q.recordFailure
 	d.record.addLanes("queue", names[:]...)
 	return q
 }
 
 func (q *queueAct) part() string { return "queue" }
 
-// run adds batches, key after key. One whose answer is lost is added again under its id.
+// run adds messages, key after key. One whose answer is lost is added again under its ID.
 func (q *queueAct) run(ctx context.Context) {
-	for next := int64(0); ctx.Err() == nil; {
-		pause, many := pace, int64(1)
-		if q.hurry.Load() {
-			pause, many = hurryPace, keyCount
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(pause):
-		}
-		if q.stop.Load() {
+	added := map[string]int64{} // the number of each key's latest
+	for turn := 0; ctx.Err() == nil; turn++ {
+		pause(ctx, pace)
+		key := fmt.Sprintf("customer-%d", turn%keyCount+1)
+		number := added[key] + 1
+		if number > q.d.world.numberOf(key)+mostBehind {
 			continue
 		}
-		var batches []apitype.NewMessage
-		for n := next; n < next+many; n++ {
-			key, number := fmt.Sprintf("customer-%d", n%keyCount+1), n/keyCount+1
-			payload, _ := json.Marshal(batch{Run: q.d.run, Key: key, Number: number}) // strings and a number
-			batches = append(batches, apitype.NewMessage{
-				Key: key, ID: fmt.Sprintf("%s-%s-%d", q.d.run, key, number), ContentType: "application/json", Base64: payload,
-			})
-		}
-		if _, err := q.d.page.Add(ctx, queueName, batches...); err == nil {
-			q.added.Add(many)
-			next += many
+		text, _ := json.Marshal(payload{Run: q.d.run, Key: key, Number: number}) // strings and a number
+		m := apitype.NewMessage{Key: key, ID: fmt.Sprintf("%s-%s-%d", q.d.run, key, number), ContentType: "application/json", Base64: text}
+		if _, err := q.d.page.Add(ctx, queueName, m); err == nil {
+			added[key] = number
 		}
 	}
 }
 
-// failed notes which keys wait for another instance.
-func (q *queueAct) failed(p *process) {
+// recordFailure notes which keys wait for another instance.
+func (q *queueAct) recordFailure(p *process) {
 	if q.d.fleet.process(p.name) == nil {
 		return
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n := len(q.waits)
-	for _, key := range q.d.world.keysOf(p.name) {
+	keys := q.d.world.keysOf(p.name)
+	if len(keys) == 0 {
+		q.d.voice.event("queue", "%s was not the last to deliver for any key; the others go on", p.name)
+		return
+	}
+	for _, key := range keys {
 		q.waits[key] = p.name
 	}
-	if len(q.waits) > n {
-		q.victims, q.since = append(q.victims, p.name), p.failedAt()
-	} else if !q.d.cfg.Auto {
-		q.d.voice.event("queue", "%s was not the last to deliver for any key; the others go on", p.name)
+	if q.since = p.failedAt(); !slices.Contains(q.victims, p.name) {
+		q.victims = append(q.victims, p.name)
 	}
 }
 
-// settled: every key is delivered by someone who lives, and nothing lags behind.
+// settled: no key waits for another instance.
 func (q *queueAct) settled(context.Context) bool {
 	q.mu.Lock()
-	waiting := len(q.waits)
-	q.mu.Unlock()
-	return waiting == 0 && q.added.Load()-q.d.world.count().delivered <= 2*keyCount
+	defer q.mu.Unlock()
+	return len(q.waits) == 0
 }
 
-// recordDelivery notes which keys continue.
-func (q *queueAct) recordDelivery(key, by string) {
+// recordDelivery notes which keys continue; at is when the message came.
+func (q *queueAct) recordDelivery(key, by string, at time.Time) {
 	q.d.record.saw("queue", by)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	victim, waits := q.waits[key]
-	if !waits || by == victim && !q.d.fleet.process(by).isServing() {
+	if !waits || at.Before(q.since) || by == victim && !q.d.fleet.process(by).isServing() {
 		return // sent before it died
 	}
 	if delete(q.waits, key); len(q.waits) > 0 {
 		return
 	}
 	_, worst := q.d.windows().WorstTakeover()
-	q.last = outcome{
-		part: "queue", what: "the keys of " + strings.Join(q.victims, " and ") + " went on elsewhere", slack: q.d.cfg.Slack,
-		took: time.Since(q.since), worst: worst,
-	}
+	sum := q.d.world.count()
+	q.d.announce(outcome{
+		part: "queue", what: "the keys of " + strings.Join(q.victims, " and ") + " went on elsewhere", took: at.Sub(q.since), worst: worst,
+		counted: sum.String(), broken: sum.disordered+sum.twice > 0,
+	})
 	q.victims = nil
-	q.rescues++
-	q.d.announce(q.last)
-	if !q.d.cfg.Auto {
-		q.d.voice.event("queue", "so far %v", q.d.world.count())
-	}
 }
 
 func (q *queueAct) offers() []offer {
 	name, keys := q.busiest()
 	_, worst := q.d.windows().WorstTakeover()
 	return []offer{q.d.kill(q.d.fleet.process(name), "deliverer", offer{
-		ID: "queue-kill", Part: "queue", Text: fmt.Sprintf("%s delivers for %d of %d keys: they go on elsewhere, in order,", name, keys, keyCount),
+		ID: "queue-kill", Text: fmt.Sprintf("%s delivers for %d of %d keys: they go on elsewhere in order", name, keys, keyCount),
 	}, worst)}
 }
 
@@ -140,47 +122,4 @@ func (q *queueAct) busiest() (name string, keys int) {
 		}
 	}
 	return name, keys
-}
-
-// play kills who delivers most, and counts at the end.
-func (q *queueAct) play(ctx context.Context) ([]outcome, error) {
-	d := q.d
-	q.hurry.Store(true)
-	d.world.effort.Store(int64(workTime)) // so that every key has a batch under way
-	before := d.world.count().delivered
-	if err := d.await(ctx, "batches arrive", func() bool { return d.world.count().delivered >= before+10*keyCount }); err != nil {
-		return nil, err
-	}
-	name, keys := q.busiest()
-	p := d.fleet.process(name)
-	if p == nil {
-		return nil, fmt.Errorf("nobody delivers the queue %q", queueName)
-	}
-	d.voice.event("queue", "kill -9 %d: %s is at work for %d of %d keys, which must go on elsewhere, in order", p.running(), name, keys, keyCount)
-	q.mu.Lock()
-	rescues := q.rescues
-	q.mu.Unlock()
-	release, err := p.killAndHold()
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	var last outcome
-	if err := d.await(ctx, "its keys go on", func() bool {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		last = q.last
-		return q.rescues > rescues
-	}); err != nil {
-		return nil, err
-	}
-	q.stop.Store(true)
-	d.world.effort.Store(0)
-	err = d.await(ctx, "everything is delivered", func() bool { return d.world.count().delivered >= q.added.Load() })
-	sum := d.world.count()
-	total := outcome{part: "queue", what: sum.String(), broken: err != nil || sum.disordered+sum.twice > 0}
-	d.announce(total)
-	q.hurry.Store(false)
-	q.stop.Store(false)
-	return []outcome{last, total}, nil
 }

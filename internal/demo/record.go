@@ -148,7 +148,7 @@ func (r *record) outcome(o outcome) {
 	defer r.mu.Unlock()
 	r.ids++
 	r.outcomes = append(r.outcomes[max(0, len(r.outcomes)-mostMarks+1):], result{
-		ID: r.ids, At: time.Now().UnixMilli(), Part: o.part, Text: o.what, Took: o.took.Milliseconds(), Promised: o.worst.Milliseconds(), Kept: o.kept(),
+		ID: r.ids, At: time.Now().UnixMilli(), Part: o.part, Text: withCounts(o.what, o.counted), Took: o.took.Milliseconds(), Promised: o.worst.Milliseconds(), Kept: o.kept(),
 	})
 }
 

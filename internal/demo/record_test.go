@@ -95,18 +95,16 @@ func TestRecordIsBounded(t *testing.T) {
 	}
 }
 
-// stand is an act around one process.
-type stand struct {
+// fakeAct is an act around one process.
+type fakeAct struct {
 	act
-	d       *demo
-	p       *process
-	entered chan string
+	d *demo
+	p *process
 }
 
-func (s *stand) part() string      { return "role" }
-func (s *stand) failed(p *process) { s.entered <- p.name }
-func (s *stand) offers() []offer {
-	return []offer{s.d.kill(s.p, "primary", offer{ID: "role-kill", Part: "role", Text: "a standby takes over"}, 6*time.Second)}
+func (s *fakeAct) part() string { return "role" }
+func (s *fakeAct) offers() []offer {
+	return []offer{s.d.kill(s.p, "primary", offer{ID: "role-kill", Text: "a standby takes over"}, 6*time.Second)}
 }
 
 // The page kills and freezes real processes, is told when that is not possible, and with --auto may do nothing.
@@ -116,11 +114,11 @@ func TestPageActs(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := &process{name: "anna", pid: cmd.Process.Pid}
-	d := &demo{voice: newPrinter(t.Output()), record: newRecord()}
+	failed := make(chan string, 1)
+	d := &demo{voice: newPrinter(t.Output()), record: newRecord(), onFailure: func(p *process) { failed <- p.name }}
 	d.cfg.Timing.Interval = time.Second
 	d.record.addLanes("role", "anna")
-	s := &stand{d: d, p: p, entered: make(chan string, 1)}
-	d.acts = []act{s}
+	d.acts = []act{&fakeAct{d: d, p: p}}
 	ask := func(method, path string) (int, string) {
 		out := httptest.NewRecorder()
 		d.handler().ServeHTTP(out, httptest.NewRequest(method, path, nil))
@@ -141,7 +139,7 @@ func TestPageActs(t *testing.T) {
 		t.Errorf("%d %s", code, body)
 	}
 
-	if err := p.freeze(d); err != nil || <-s.entered != "anna" {
+	if err := p.freeze(d); err != nil || <-failed != "anna" {
 		t.Fatal(err)
 	}
 	if err := p.freeze(d); err == nil {
@@ -153,7 +151,7 @@ func TestPageActs(t *testing.T) {
 	if code, body := ask("POST", "/v1/demo/role-kill"); code != http.StatusConflict || !strings.Contains(body, "not back yet") {
 		t.Errorf("a frozen one: %d %s", code, body)
 	}
-	p.ice = false
+	p.frozen = false
 	d.cfg.Auto = true
 	if code, _ := ask("POST", "/v1/demo/role-kill"); code != http.StatusConflict || len(seen().Offers) != 0 {
 		t.Errorf("with --auto: %d, %+v", code, seen().Offers)
@@ -166,8 +164,8 @@ func TestPageActs(t *testing.T) {
 	if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGKILL {
 		t.Errorf("it ended so: %v", cmd.ProcessState)
 	}
-	d.notifyEnded(p, nil, true)
-	if v := seen(); v.Marks[len(v.Marks)-1].Kind != ended || <-s.entered != "anna" {
+	d.noteFailure(p, ended, "ended")
+	if v := seen(); v.Marks[len(v.Marks)-1].Kind != ended || <-failed != "anna" {
 		t.Errorf("after its end: %+v", v)
 	}
 }

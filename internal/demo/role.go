@@ -2,7 +2,6 @@ package demo
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -21,9 +20,13 @@ type roleAct struct {
 	holder string
 	term   int64
 	since  time.Time // when that was seen
-	last   outcome
-	turns  int // how often someone took over
 }
+
+// freezeID is the offer that freezes the primary.
+const freezeID = "role-freeze"
+
+// worstRole is how long a role has no holder at worst when one failed.
+func (d *demo) worstRole() time.Duration { return d.cfg.Timing.Timeout + d.cfg.Timing.Interval }
 
 func newRoleAct(d *demo) *roleAct {
 	d.record.addLanes("role", names[:]...)
@@ -32,7 +35,7 @@ func newRoleAct(d *demo) *roleAct {
 
 func (r *roleAct) part() string { return "role" }
 
-// run looks who holds the role, and tells each change.
+// run looks who holds the role, and notes each change.
 func (r *roleAct) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if who, err := r.d.page.Role(ctx, roleName); err == nil {
@@ -41,10 +44,7 @@ func (r *roleAct) run(ctx context.Context) {
 				r.d.record.saw("role", who.Name)
 			}
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(50 * time.Millisecond):
-		}
+		pause(ctx, 50*time.Millisecond)
 	}
 }
 
@@ -62,19 +62,13 @@ func (r *roleAct) recordHolder(ctx context.Context, name string, term int64) {
 	case before == "":
 		d.voice.event("role", "%s holds %q, term %d", name, roleName, term)
 	case p != nil && p.failedAt().After(since): // it may be back already
-		r.last = outcome{
-			part: "role", what: fmt.Sprintf("%s took %q over from %s", name, roleName, before), slack: d.cfg.Slack,
-			took: time.Since(p.failedAt()), worst: d.cfg.Timing.Timeout + d.cfg.Timing.Interval,
-		}
-		r.turns++
-		d.announce(r.last)
+		d.announce(outcome{part: "role", what: fmt.Sprintf("%s took %q over from %s", name, roleName, before), took: time.Since(p.failedAt()), worst: d.worstRole()})
 	default:
 		reason, gap := r.move(ctx, before, term)
-		d.voice.event("role", "%q: %s → %s%s, term %d", roleName, before, name, reason, term)
-		d.record.outcome(outcome{part: "role", what: fmt.Sprintf("%s gave %q to %s%s", before, roleName, name, reason), took: gap})
+		d.announce(outcome{part: "role", what: fmt.Sprintf("%s gave %q to %s%s, term %d", before, roleName, name, reason, term), took: gap})
 	}
-	if p := d.fleet.process(name); p != nil && !d.cfg.Auto {
-		d.voice.hint("to kill %s: kill -9 %d", name, p.running())
+	if p := d.fleet.process(name); p != nil {
+		d.killHint(p)
 	}
 }
 
@@ -95,34 +89,29 @@ func (r *roleAct) move(ctx context.Context, before string, term int64) (reason s
 	return reason, gap
 }
 
-func (r *roleAct) failed(*process) {}
-
 func (r *roleAct) settled(ctx context.Context) bool {
 	role, err := r.d.page.Role(ctx, roleName)
-	holder, _, _ := r.currentHolder()
-	return err == nil && role.Name == holder && len(role.Standbys) == len(names)-1
+	return err == nil && role.Name == r.currentHolder() && len(role.Standbys) == len(names)-1
 }
 
-func (r *roleAct) currentHolder() (holder string, turns int, last outcome) {
+func (r *roleAct) currentHolder() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.holder, r.turns, r.last
+	return r.holder
 }
 
 func (r *roleAct) offers() []offer {
-	d := r.d
-	holder, _, _ := r.currentHolder()
+	d, holder := r.d, r.currentHolder()
 	p := d.fleet.process(holder)
-	worst := d.cfg.Timing.Timeout + d.cfg.Timing.Interval
 	off := unserving(p, "primary")
 	return []offer{d.kill(p, "primary", offer{
-		ID: "role-kill", Part: "role", Text: fmt.Sprintf("%s holds %q: a standby takes over", holder, roleName),
-	}, worst), {
-		ID: "role-freeze", Part: "role", Title: "Freeze " + holder, Command: d.byPage("role-freeze"), Promised: worst.Milliseconds(), Off: off,
+		ID: "role-kill", Text: fmt.Sprintf("%s holds %q: a standby takes over", holder, roleName),
+	}, d.worstRole()), {
+		ID: freezeID, Title: "Freeze " + holder, Command: d.byPage(freezeID), Promised: d.worstRole().Milliseconds(), Off: off,
 		Text: fmt.Sprintf("SIGSTOP for %v: %s still believes that it holds %q; its program is stopped, and a standby takes over", d.downTime(), holder, roleName),
 		do:   func(context.Context) error { return p.freeze(d) },
 	}, {
-		ID: "role-resign", Part: "role", Title: "Ask " + holder + " to resign", Command: d.command("role", "resign", roleName), Off: off,
+		ID: "role-resign", Title: "Ask " + holder + " to resign", Command: d.command("role", "resign", roleName), Off: off,
 		Text: "a planned hand-over: its program is stopped, and a standby starts within milliseconds",
 		do: func(ctx context.Context) error {
 			d.record.mark(asked, "role", holder)
@@ -130,40 +119,4 @@ func (r *roleAct) offers() []offer {
 			return err
 		},
 	}}
-}
-
-// play kills the holder. On a machine that is too busy the role can change hands at the same
-// moment without that; then it kills the next.
-func (r *roleAct) play(ctx context.Context) (out []outcome, err error) {
-	for range 3 {
-		if out, err = r.kill(ctx); err != nil || len(out) > 0 {
-			return out, err
-		}
-	}
-	return nil, errors.New("the role changes hands again and again, though nobody dies; is the machine very busy?")
-}
-
-func (r *roleAct) kill(ctx context.Context) ([]outcome, error) {
-	d := r.d
-	holder, turns, _ := r.currentHolder()
-	p := d.fleet.process(holder)
-	if p == nil {
-		return nil, fmt.Errorf("nobody holds %q", roleName)
-	}
-	d.voice.event("role", "kill -9 %d: %s holds %q, and a standby must take it over", p.running(), holder, roleName)
-	release, err := p.killAndHold()
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	var n int
-	var last outcome
-	if err := d.await(ctx, "somebody takes the role over", func() bool {
-		var now string
-		now, n, last = r.currentHolder()
-		return n > turns || now != holder
-	}); err != nil || n == turns {
-		return nil, err
-	}
-	return []outcome{last}, nil
 }

@@ -1,7 +1,6 @@
 package demo
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -9,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -31,13 +29,8 @@ type shardAct struct {
 	procs  []*process
 	writer *writer
 
-	mu    sync.Mutex
-	seen  string    // address of the last write
+	seen  string    // address of the last write that was acknowledged; the writer's, as wrote
 	wrote time.Time // when that was
-	fell  time.Time // when the primary's process ended; zero once it is replaced
-	from  string    // its address
-	last  outcome
-	times int
 }
 
 // newShardAct takes the path of redis-server.
@@ -100,76 +93,49 @@ func (s *shardAct) part() string { return "shard" }
 
 func (s *shardAct) run(ctx context.Context) { s.writer.run(ctx) }
 
-// failed notes the death of the primary.
-func (s *shardAct) failed(p *process) {
-	at := s.writer.currentAddress()
-	for i, node := range s.nodes {
-		if s.procs[2*i] == p && node == at {
-			s.mu.Lock()
-			s.fell, s.from = p.failedAt(), node
-			s.mu.Unlock()
+// recordWrite notes that a write was acknowledged by the primary at an address. With the first at another one it says whether
+// all that was acknowledged before is there; the error is that this cannot be read.
+func (s *shardAct) recordWrite(at string, c *redisConn) error {
+	d, now := s.d, time.Now()
+	d.record.saw("shard", s.process(at).name)
+	before, last := s.seen, s.wrote
+	switch {
+	case before == "":
+		d.voice.event("shard", "%s is the primary", s.process(at).name)
+	case before != at:
+		if err := s.writer.countLost(c); err != nil {
+			return err
 		}
+		o := outcome{part: "shard", counted: s.writer.String(), broken: s.writer.missing > 0}
+		// The end of a process may be noted just before the last write to it; one that is back was away for longer.
+		if died := s.process(before).failedAt(); died.After(last.Add(-callTimeout)) {
+			o.what, o.took, o.worst = "writes went on at "+s.process(at).name, now.Sub(died), s.worstTakeover()
+		} else {
+			o.what, o.took = fmt.Sprintf("%s gave way to %s", s.process(before).name, s.process(at).name), now.Sub(last)
+		}
+		d.announce(o)
 	}
+	s.seen, s.wrote = at, now
+	return nil
 }
 
-// recordWrite tells that a write was acknowledged by the primary at an address.
-func (s *shardAct) recordWrite(at string) {
-	s.d.record.saw("shard", s.nameOf(at))
-	s.mu.Lock()
-	seen, fell, from, before := s.seen, s.fell, s.from, s.wrote
-	s.seen, s.wrote = at, time.Now()
-	if fell.IsZero() || at == from {
-		s.mu.Unlock()
-		if fell.IsZero() && at != seen {
-			s.d.voice.event("shard", "%s is the primary", s.nameOf(at))
-			if seen != "" {
-				s.d.record.outcome(outcome{part: "shard", what: fmt.Sprintf("%s gave way to %s; %s", s.nameOf(seen), s.nameOf(at), s.writer), took: time.Since(before)})
-			}
-		}
-		return
-	}
-	s.fell = time.Time{}
-	s.last = outcome{
-		part: "shard", what: fmt.Sprintf("writes went on at %s", s.nameOf(at)), slack: s.d.cfg.Slack,
-		took: time.Since(fell), worst: s.worstTakeover(),
-	}
-	s.times++
-	last := s.last
-	s.mu.Unlock()
-	s.d.announce(last)
-	if !s.d.cfg.Auto {
-		s.d.voice.event("shard", "so far %s", s.writer)
-	}
-}
-
-func (s *shardAct) nameOf(node string) string {
-	for i, n := range s.nodes {
-		if n == node {
-			return s.procs[2*i].name
-		}
-	}
-	return node
-}
-
-func (s *shardAct) primary() *process {
-	at := s.writer.currentAddress()
-	for i, n := range s.nodes {
-		if n == at {
-			return s.procs[2*i]
-		}
+// process is that of a node; nil for an address that is not one of its own.
+func (s *shardAct) process(address string) *process {
+	if i := slices.Index(s.nodes, address); i >= 0 {
+		return s.procs[2*i]
 	}
 	return nil
 }
 
 func (s *shardAct) offers() []offer {
-	p, d := s.primary(), s.d
+	p, d := s.process(s.writer.currentAddress()), s.d
 	return []offer{d.kill(p, "primary", offer{
-		ID: "shard-kill", Part: "shard", Text: "the primary: a replica takes over, no acknowledged write is lost, and writes go on",
+		ID: "shard-kill", Text: "the primary: a replica takes over, no acknowledged write is lost, and writes go on",
 	}, s.worstTakeover()), {
-		ID: "shard-switchover", Part: "shard", Title: "Switch over", Command: d.command("shard", "switchover", s.name), Off: unserving(p, "primary"),
-		Text: "a planned switchover: a replica that has everything becomes the primary",
+		ID: "shard-switchover", Title: "Switch over", Command: d.command("shard", "switchover", s.name), Off: unserving(p, "primary"),
+		Text: "a planned switchover: a replica that has everything becomes the primary, and no acknowledged write is lost",
 		do: func(ctx context.Context) error {
-			_, err := d.page.Switchover(ctx, s.name, client.Switchover{By: "the demonstration"})
+			_, err := d.page.Switchover(ctx, s.name, client.Switchover{By: "the demonstration", Timeout: patience})
 			if err == nil {
 				d.record.mark(asked, "shard", p.name)
 			}
@@ -180,47 +146,9 @@ func (s *shardAct) offers() []offer {
 
 // settled: all nodes are there, each may be promoted, and the primary is written to.
 func (s *shardAct) settled(ctx context.Context) bool {
-	return s.isComplete(ctx) && s.primary() != nil && s.primary().running() != 0 && s.writer.count() > 100
-}
-
-// isComplete reports whether the shard has all its nodes, and each may be promoted.
-func (s *shardAct) isComplete(ctx context.Context) bool {
 	view, err := s.d.page.Shard(ctx, s.name)
-	return err == nil && view.Primary != nil && view.Plan == nil && len(view.Nodes) == nodeCount &&
+	return err == nil && s.writer.count() > 100 && view.Primary != nil && view.Plan == nil && len(view.Nodes) == nodeCount &&
 		!slices.ContainsFunc(view.Nodes, func(n apitype.ShardNode) bool {
 			return !n.Member || n.Condition != "up" || !n.Primary && (n.LinkUp == nil || !*n.LinkUp)
 		})
-}
-
-// play kills the primary's process, and looks for what was acknowledged.
-func (s *shardAct) play(ctx context.Context) ([]outcome, error) {
-	d := s.d
-	p := s.primary()
-	d.voice.event("shard", "kill -9 %d: %s is the primary under a writer; a replica must take over and have all that was acknowledged", p.running(), p.name)
-	s.mu.Lock()
-	times := s.times
-	s.mu.Unlock()
-	release, err := p.killAndHold()
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	var last outcome
-	if err := d.await(ctx, "writes go on", func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		last = s.last
-		return s.times > times
-	}); err != nil {
-		return nil, err
-	}
-	var lost int
-	var unread error
-	err = d.await(ctx, "what was written is read", func() bool { lost, unread = s.writer.countLost(ctx); return unread == nil })
-	total := outcome{part: "shard", what: s.writer.String(), broken: err != nil || lost > 0}
-	if err != nil {
-		total.what = fmt.Sprintf("what was written cannot be read: %v", cmp.Or(unread, err))
-	}
-	d.announce(total)
-	return []outcome{last, total}, nil
 }

@@ -64,7 +64,7 @@ func (d *demo) runAll(ctx context.Context, page func(context.Context) error) (er
 		parts.Go(func() { act.run(ctx) })
 	}
 	if d.cfg.Auto {
-		err = d.playAll(ctx)
+		err = d.runAuto(ctx)
 	} else {
 		_ = d.ready(ctx, d.acts...) // the welcome can be late, and need not be whole
 		d.welcome(ctx)

@@ -65,7 +65,7 @@ func unusedQueues(ctx context.Context, st store.Store) error {
 			return err
 		}
 		for _, e := range settings.Checks {
-			if e.Name != EventName {
+			if e.Name != CheckName {
 				return usedStore("check", e.Name)
 			}
 		}

@@ -8,9 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/understudy-ha/understudy/api"
@@ -19,10 +17,10 @@ import (
 // byHeader is the header by which the world knows which instance delivers.
 const byHeader = "X-Demo-Instance"
 
-// slowness is how long the source of the cache's values takes.
+// slowness is how long the origin of the cache's values takes.
 const slowness = 2 * time.Second
 
-// world is what the instances work for: it takes batches and alarms, and gives slow
+// world is what the instances work for: it takes messages and alarms, and gives slow
 // values. It is not what is demonstrated, and does not die.
 type world struct {
 	run      string
@@ -30,21 +28,18 @@ type world struct {
 	listener net.Listener
 	server   *http.Server
 
-	// Who is told of what comes. Set before start.
-	onAlarm func(status, source string)
-	onBatch func(key, by string)
-	onAsk   func(key, by string) (answered func())
+	// What is called for all that comes. Set before start, as workTime.
+	onAlarm   func(status, source string)
+	onMessage func(key, by string, at time.Time)
+	onFetch   func(key, by string) (answered func())
+	workTime  time.Duration // how long it takes to do what a message says
 
-	effort atomic.Int64 // how long it takes to do what a batch says
-
-	mu     sync.Mutex
-	keys   map[string]*keyState
-	ids    map[string]bool // batches that have arrived
-	tally  tally
-	alarms map[string]int // "ONSET sensor-4" and the like, with how often each was told
-	told   map[string]time.Time
-	asked  map[string][]string // by whom the source was asked for a key
-	held   map[string]bool     // keys whose first asker gets nothing
+	mu    sync.Mutex
+	keys  map[string]*keyState
+	ids   map[string]bool // of messages that have arrived
+	tally tally
+	asked map[string][]string // by whom the origin was asked for a key
+	held  map[string]bool     // keys whose first fetch gets nothing
 }
 
 // keyState is what has arrived of a key.
@@ -60,8 +55,8 @@ func (t tally) String() string {
 	return fmt.Sprintf("%d delivered, %d out of order, %d twice", t.delivered, t.disordered, t.twice)
 }
 
-// batch is the payload of a batch.
-type batch struct {
+// payload is that of a message.
+type payload struct {
 	Run    string `json:"run"`
 	Key    string `json:"key"`
 	Number int64  `json:"number"` // 1, 2, 3 … of each key
@@ -73,9 +68,9 @@ func newWorld(d *demo) (*world, error) {
 		return nil, err
 	}
 	w := &world{
-		run: d.run, listener: l, url: "http://" + l.Addr().String(), keys: map[string]*keyState{}, ids: map[string]bool{},
-		alarms: map[string]int{}, told: map[string]time.Time{}, asked: map[string][]string{}, held: map[string]bool{},
-		onAlarm: func(string, string) {}, onBatch: func(string, string) {}, onAsk: func(string, string) func() { return func() {} },
+		run: d.run, listener: l, url: "http://" + l.Addr().String(),
+		keys: map[string]*keyState{}, ids: map[string]bool{}, asked: map[string][]string{}, held: map[string]bool{},
+		onAlarm: func(string, string) {}, onMessage: func(string, string, time.Time) {}, onFetch: func(string, string) func() { return func() {} },
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /deliver", w.deliver)
@@ -94,39 +89,40 @@ func (w *world) close() {
 	_ = w.listener.Close()
 }
 
-// deliver takes a batch, and checks that it is the next of its key.
+// deliver takes a message, and checks that it is the next of its key.
 func (w *world) deliver(out http.ResponseWriter, r *http.Request) {
-	var b batch
-	if err := json.NewDecoder(io.LimitReader(r.Body, 1<<16)).Decode(&b); err != nil {
+	at := time.Now()
+	var m payload
+	if err := json.NewDecoder(io.LimitReader(r.Body, 1<<16)).Decode(&m); err != nil {
 		http.Error(out, err.Error(), http.StatusBadRequest)
 		return
 	}
-	if b.Run != w.run {
+	if m.Run != w.run {
 		return // of another demonstration on the same store
 	}
 	// Once started it is done, whether who sent it lives or not.
-	time.Sleep(time.Duration(w.effort.Load()))
+	time.Sleep(w.workTime)
 	id, by := r.Header.Get("Idempotency-Key"), r.Header.Get(byHeader)
 	w.mu.Lock()
 	if w.ids[id] {
 		w.tally.twice++
 	} else {
-		k := w.keys[b.Key]
+		k := w.keys[m.Key]
 		if k == nil {
 			k = &keyState{}
-			w.keys[b.Key] = k
+			w.keys[m.Key] = k
 		}
-		if b.Number != k.last+1 {
+		if m.Number != k.last+1 {
 			w.tally.disordered++
 		}
-		w.ids[id], k.last, k.by = true, b.Number, by
+		w.ids[id], k.last, k.by = true, m.Number, by
 		w.tally.delivered++
 	}
 	w.mu.Unlock()
-	w.onBatch(b.Key, by)
+	w.onMessage(m.Key, by, at)
 }
 
-// status tells what became of a batch.
+// status answers what became of a message.
 func (w *world) status(out http.ResponseWriter, r *http.Request) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -137,20 +133,16 @@ func (w *world) status(out http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(out, `{"status":"committed"}`)
 }
 
-// alarm takes a message of the monitor.
+// alarm takes an alarm of the monitor.
 func (w *world) alarm(_ http.ResponseWriter, r *http.Request) {
 	var m struct {
 		Status string `json:"status"`
 		Event  string `json:"event"`
 		Source string `json:"source"`
 	}
-	if json.NewDecoder(io.LimitReader(r.Body, 1<<16)).Decode(&m) != nil || m.Event != EventName {
+	if json.NewDecoder(io.LimitReader(r.Body, 1<<16)).Decode(&m) != nil || m.Event != CheckName {
 		return
 	}
-	w.mu.Lock()
-	w.alarms[m.Status+" "+m.Source]++
-	w.told[m.Status+" "+m.Source] = time.Now()
-	w.mu.Unlock()
 	w.onAlarm(m.Status, m.Source)
 }
 
@@ -162,7 +154,7 @@ func (w *world) serveSlowValue(out http.ResponseWriter, r *http.Request) {
 	n := len(w.asked[key])
 	held := n == 1 && w.held[key]
 	w.mu.Unlock()
-	defer w.onAsk(key, by)()
+	defer w.onFetch(key, by)()
 	var done <-chan time.Time
 	if !held {
 		done = time.After(slowness)
@@ -174,21 +166,21 @@ func (w *world) serveSlowValue(out http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// delayFirst lets the first who asks for a key wait until it goes.
+// delayFirst lets the first fetch of a key wait until its instance ends.
 func (w *world) delayFirst(key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.held[key] = true
 }
 
-// callersOf are who asked the source for a key.
+// callersOf are who asked the origin for a key.
 func (w *world) callersOf(key string) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]string(nil), w.asked[key]...)
 }
 
-// keysOf are the keys of which an instance delivered the latest batch.
+// keysOf are the keys of which an instance delivered the latest message.
 func (w *world) keysOf(by string) (out []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -200,29 +192,20 @@ func (w *world) keysOf(by string) (out []string) {
 	return out
 }
 
+// numberOf is the number of a key's latest message.
+func (w *world) numberOf(key string) int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if k := w.keys[key]; k != nil {
+		return k.last
+	}
+	return 0
+}
+
 func (w *world) count() tally {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.tally
-}
-
-// otherAlarms is how many messages told of other sources.
-func (w *world) otherAlarms(source string) (n int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for what, times := range w.alarms {
-		if !strings.HasSuffix(what, " "+source) {
-			n += times
-		}
-	}
-	return n
-}
-
-// alarmsOf is how often a message of a source was told, and when the last time.
-func (w *world) alarmsOf(status, source string) (n int, last time.Time) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.alarms[status+" "+source], w.told[status+" "+source]
 }
 
 // answers reports whether a URL answers with success.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -80,13 +81,10 @@ func (r *redisConn) call(args ...string) (int64, error) {
 func (w *writer) run(ctx context.Context) {
 	number := int64(0)
 	for ctx.Err() == nil {
-		if p, err := w.d.page.ShardPrimary(ctx, w.shard.name, 0); err == nil {
+		if p, err := w.d.page.ShardPrimary(ctx, w.shard.name, 0); err == nil && w.shard.process(p.Address) != nil {
 			number = w.writeTo(ctx, p.Address, number)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(50 * time.Millisecond):
-		}
+		pause(ctx, 50*time.Millisecond)
 	}
 }
 
@@ -115,13 +113,10 @@ func (w *writer) writeTo(ctx context.Context, address string, number int64) int6
 		if err != nil {
 			return number
 		}
-		if replicas > 0 {
-			w.shard.recordWrite(address)
+		if replicas > 0 && w.shard.recordWrite(address, c) != nil {
+			return number
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(writeEvery):
-		}
+		pause(ctx, writeEvery)
 	}
 	return number
 }
@@ -129,31 +124,24 @@ func (w *writer) writeTo(ctx context.Context, address string, number int64) int6
 func (w *writer) key(number int64) string { return "write:" + strconv.FormatInt(number, 10) }
 
 // countLost looks on the primary for everything that was acknowledged.
-func (w *writer) countLost(ctx context.Context) (int, error) {
+func (w *writer) countLost(c *redisConn) error {
 	w.mu.Lock()
-	acked, address := append([]int64(nil), w.acked...), w.address
+	acked := slices.Clone(w.acked)
 	w.mu.Unlock()
-	c, err := dialRedis(ctx, address)
-	if err != nil {
-		return 0, err
-	}
-	defer c.conn.Close()
 	missing := 0
-	for len(acked) > 0 {
-		n := min(1000, len(acked))
+	for numbers := range slices.Chunk(acked, 1000) {
 		keys := []string{"EXISTS"}
-		for _, number := range acked[:n] {
+		for _, number := range numbers {
 			keys = append(keys, w.key(number))
 		}
 		there, err := c.call(keys...)
 		if err != nil {
-			return 0, err
+			return err
 		}
-		missing += n - int(there)
-		acked = acked[n:]
+		missing += len(numbers) - int(there)
 	}
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.missing = missing
-	w.mu.Unlock()
-	return missing, nil
+	return nil
 }
