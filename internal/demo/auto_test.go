@@ -48,7 +48,7 @@ func (s *slowAct) offers() []offer {
 // Auto takes offer after offer, waits for each outcome and for all to be as before, and fails if one did not keep its promise.
 func TestAutoTakesOffersInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &demo{voice: newVoice(t.Output()), record: newRecord(), fleet: &fleet{}}
+		d := &demo{voice: newPrinter(t.Output()), record: newRecord(), fleet: &fleet{}}
 		s := &slowAct{d: d}
 		d.acts = []act{s}
 		err := d.runAuto(t.Context())
