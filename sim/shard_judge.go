@@ -339,7 +339,8 @@ func (j *shardJudge) installed(v shard.View, row shard.Row) {
 					n++
 				}
 			}
-			if n > 0 && !slices.Contains(p.Tried, j.w.hostNamed(name)) && p.Wanted == "" {
+			tried := slices.ContainsFunc(p.Tried, func(id string) bool { o := j.w.hostOf(id); return o != nil && o.name == name })
+			if n > 0 && !tried && p.Wanted == "" {
 				j.breachLocked("%s was promoted without %d acknowledged writes that %s has", h.name, n, name)
 			}
 		}
@@ -349,15 +350,6 @@ func (j *shardJudge) installed(v shard.View, row shard.Row) {
 func lineageBefore(r shard.Row) string {
 	if n := len(r.Lineages); n > 0 {
 		return r.Lineages[n-1].ID
-	}
-	return ""
-}
-
-func (w *shardWorld) hostNamed(name string) string {
-	for _, h := range w.hosts {
-		if h.name == name {
-			return h.id()
-		}
 	}
 	return ""
 }
