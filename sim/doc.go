@@ -127,9 +127,9 @@
 //   - A node that is reported as standing still does.
 //   - No primary is replaced unasked that accepts writes and has been followed by a replica with a reporting agent
 //     for 2·T.
-//   - One primary per epoch; epochs never fall.
+//   - One primary and one plan per epoch; epochs never fall. No plan chooses a node that its orchestrator had read is dead.
 //   - Once faults stop, the shard is settled within a minute + 12·T, or says that no node can be promoted
-//     after data was lost, and is settled when an operator has chosen one; and it stays settled.
+//     after data was lost, and is settled when an operator has chosen one; it stays settled, and a switchover succeeds.
 //
 // Only supervised nodes lose data there: if another node came back empty as a primary, its replicas would
 // copy that from it.

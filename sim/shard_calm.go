@@ -31,6 +31,7 @@ func (w *shardWorld) settle() {
 	w.judge.result.Settled = time.Since(began)
 	w.judge.mu.Unlock()
 	w.rest()
+	w.handOver()
 }
 
 // heal ends all faults.
@@ -196,6 +197,26 @@ func (w *shardWorld) rest() {
 		if n > 0 {
 			w.judge.breach("%s lacks %d acknowledged writes in the end", h.name, n)
 		}
+	}
+}
+
+// handOver has a settled shard switched over, which succeeds with nothing in its way.
+func (w *shardWorld) handOver() {
+	before := w.view().Row
+	for _, h := range w.hosts {
+		if w.left(h) {
+			return
+		}
+		// Until a promise of the time of the faults ends, its node may not become the primary.
+		for end := time.Now().Add(w.within()); time.Now().Before(end) && h.alive() != nil && h.alive().Status().PromisedFor > 0; {
+			pause(time.Second)
+		}
+	}
+	desk := shard.Admin{Registry: judgedRegistry{w.base.Load().Registry(), w.judge}, By: "a person"}
+	_, err := desk.Ask(context.Background(), shardName, shard.Request{Kind: shard.Switchover}, "")
+	why := w.await(w.within())
+	if after := w.view().Row; err != nil || why != "" || after.Primary == before.Primary {
+		w.judge.breach("the switchover of a settled shard did not succeed: %v %s; %s\n%s", err, why, planText(after.Last), w.describe())
 	}
 }
 

@@ -37,13 +37,14 @@ type shardJudge struct {
 	halved   string                     // the node that a person forced last with half a copy
 	left     map[string]time.Time       // when the store first had the result of a detachment, by command
 	shown    map[string]map[string]bool // … which of them a host was shown
+	views    map[string][2]shard.View   // the last two that a host was shown
 	choice   map[string]bool            // … and had been when it made a plan's choice
 	result   ShardResult
 }
 
 func newShardJudge(w *shardWorld) *shardJudge {
 	return &shardJudge{w: w, begin: time.Now(), named: map[int64]string{}, latest: map[string]int64{}, open: map[string]int64{},
-		kept: map[int64]bool{}, data: map[string]bool{}, forgot: map[string]bool{}, left: map[string]time.Time{}, shown: map[string]map[string]bool{}, choice: map[string]bool{}}
+		kept: map[int64]bool{}, data: map[string]bool{}, forgot: map[string]bool{}, left: map[string]time.Time{}, shown: map[string]map[string]bool{}, choice: map[string]bool{}, views: map[string][2]shard.View{}}
 }
 
 func (j *shardJudge) at(t time.Time) string { return fmt.Sprintf("%.3f s", t.Sub(j.begin).Seconds()) }
@@ -147,11 +148,13 @@ func (j *shardJudge) reported(r shard.Record) {
 	}
 }
 
-// show notes what a view tells the host of detachments.
+// show notes what a view tells the host.
 func (j *shardJudge) show(h *shardHost, v shard.View) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	p := v.Row.Plan
+	v.Nodes = slices.Clone(v.Nodes) // a broken agent changes its own
+	j.views[h.name] = [2]shard.View{j.views[h.name][1], v}
 	for _, r := range v.Nodes {
 		if p == nil {
 			return
@@ -165,11 +168,17 @@ func (j *shardJudge) show(h *shardHost, v shard.View) {
 	}
 }
 
+// knowledge is what a host was shown: detachments, and its last two views.
+type knowledge struct {
+	left  map[string]bool
+	views [2]shard.View
+}
+
 // knows is what the host was shown until now.
-func (j *shardJudge) knows(h *shardHost) map[string]bool {
+func (j *shardJudge) knows(h *shardHost) knowledge {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return maps.Clone(j.shown[h.name])
+	return knowledge{maps.Clone(j.shown[h.name]), j.views[h.name]}
 }
 
 // considered tells that a result of the plan was known when the choice was made, or long enough before
@@ -188,12 +197,11 @@ type judgedRegistry struct {
 }
 
 func (r judgedRegistry) UpdateRow(ctx context.Context, d shard.RowUpdate) (int64, error) {
-	return r.j.decide(ctx, d, nil)
+	return r.j.decide(ctx, d, knowledge{})
 }
 
-// decide passes a decision on, of someone who knows of these detachments, and looks at what became
-// of it.
-func (j *shardJudge) decide(ctx context.Context, d shard.RowUpdate, known map[string]bool) (int64, error) {
+// decide passes a decision on, of someone who knows this, and looks at what became of it.
+func (j *shardJudge) decide(ctx context.Context, d shard.RowUpdate, known knowledge) (int64, error) {
 	j.deciding.Lock()
 	defer j.deciding.Unlock()
 	base := j.w.base.Load().Registry()
@@ -206,7 +214,7 @@ func (j *shardJudge) decide(ctx context.Context, d shard.RowUpdate, known map[st
 	return rev, err
 }
 
-func (j *shardJudge) decided(v shard.View, row shard.Row, known map[string]bool) {
+func (j *shardJudge) decided(v shard.View, row shard.Row, known knowledge) {
 	old := v.Row
 	j.trace("row: epoch %d, primary %.8s (%d), plan %s", row.Epoch, row.Primary, row.PrimaryEpoch, planText(row.Plan))
 	if row.Epoch < old.Epoch || row.PrimaryEpoch < old.PrimaryEpoch || row.PrimaryEpoch > row.Epoch {
@@ -221,12 +229,18 @@ func (j *shardJudge) decided(v shard.View, row shard.Row, known map[string]bool)
 		j.forced, j.forcedIn = true, p.Epoch
 		j.mu.Unlock()
 	}
+	if p != nil && was != nil && p.Epoch == was.Epoch && (p.By != was.By || p.Kind != was.Kind) {
+		j.breach("two plans have epoch %d: %s, then %s", p.Epoch, planText(was), planText(p))
+	}
+	if p != nil && p.To != "" && (was == nil || was.To != p.To) && (p.Kind == shard.Failover || p.Kind == shard.Switchover) && p.Wanted == "" {
+		j.chosen(*p, known)
+	}
 	if p != nil && was == nil && p.Kind == shard.Failover && p.Request == "" {
 		j.deposes(v, *p)
 	}
 	if p != nil && p.Phase == shard.Promoting && was != nil && was.Phase == shard.Detaching {
 		j.mu.Lock()
-		maps.Copy(j.choice, known)
+		maps.Copy(j.choice, known.left)
 		j.mu.Unlock()
 		j.frozen(v, *p)
 	}
@@ -251,6 +265,17 @@ func (j *shardJudge) deposes(v shard.View, p shard.Plan) {
 	if t := 2*j.w.setup.Timing.Timeout + time.Second; accepts && j.wellNode == p.From && !j.well.IsZero() && time.Since(j.well) > t {
 		j.breachLocked("a healthy primary is deposed: %s is well since %s: %s", p.From[:8], j.at(j.well), p.Reason)
 	}
+}
+
+// chosen checks that whoever made the choice had not read that the node is dead: before its last view, which may have
+// come too late for the choice.
+func (j *shardJudge) chosen(p shard.Plan, known knowledge) {
+	for _, v := range known.views {
+		if n, ok := v.Node(p.To); v.Row.Rev == 0 || ok && n.Live() && n.Condition == shard.Up {
+			return
+		}
+	}
+	j.breach("%.8s is chosen, and was known to be dead: %s", p.To, planText(&p))
 }
 
 // frozen checks that nodes which say that they left their primary stand still.

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/understudy-ha/understudy/shard"
@@ -30,7 +31,7 @@ func ShardTwins() []ShardTwin {
 			}
 		}
 	})
-	return []ShardTwin{
+	return append(planTwins(), []ShardTwin{
 		{Name: "the fence is not closed", Caught: "after the first of epoch", Need: divided, Agent: engine(func(e *brokenEngine) {
 			e.fence = func(ctx context.Context, f shard.Fence, n int) error {
 				if f == shard.Closed {
@@ -123,7 +124,7 @@ func ShardTwins() []ShardTwin {
 				}
 			}
 		})},
-	}
+	}...)
 }
 
 // divided shards are split all the time; copying ones have replicas that take their time, and people
@@ -181,6 +182,7 @@ func (f forger) RequestPromise(ctx context.Context, address string, p shard.Prom
 type brokenRegistry struct {
 	shard.Registry
 	decide func(context.Context, shard.RowUpdate) (int64, error)
+	mu     sync.Mutex // of view, which several tasks of an agent call
 	view   func(*shard.View)
 }
 
@@ -200,16 +202,17 @@ func (r *brokenRegistry) UpdateRow(ctx context.Context, d shard.RowUpdate) (int6
 }
 
 func (r *brokenRegistry) Report(ctx context.Context, n shard.Record, urgent bool) (shard.View, error) {
-	v, err := r.Registry.Report(ctx, n, urgent)
-	if r.view != nil && err == nil {
-		r.view(&v)
-	}
-	return v, err
+	return r.shown(r.Registry.Report(ctx, n, urgent))
 }
 
 func (r *brokenRegistry) ReadView(ctx context.Context, name string) (shard.View, error) {
-	v, err := r.Registry.ReadView(ctx, name)
+	return r.shown(r.Registry.ReadView(ctx, name))
+}
+
+func (r *brokenRegistry) shown(v shard.View, err error) (shard.View, error) {
 	if r.view != nil && err == nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
 		r.view(&v)
 	}
 	return v, err
