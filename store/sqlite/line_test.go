@@ -31,27 +31,6 @@ func newLine(t testing.TB, cfg sqlite.Config) *line {
 	return l
 }
 
-// add enqueues a number of batches for each of the keys from first on.
-func (l *line) add(first, keys, each int) {
-	l.Helper()
-	var batches []dispatch.Message
-	flush := func() {
-		if _, err := l.QueueAdmin().Add(l.Context(), batches); err != nil {
-			l.Fatal(err)
-		}
-		batches = batches[:0]
-	}
-	for range each {
-		for k := range keys {
-			batches = append(batches, dispatch.Message{Queue: jobs, Key: fmt.Sprintf("key-%06d", first+k), Payload: make([]byte, 200)})
-			if len(batches) == claim.MaxKeys {
-				flush()
-			}
-		}
-	}
-	flush()
-}
-
 func (l *line) take(most int) []claim.Claim {
 	l.Helper()
 	held, err := l.Claims().ClaimKeys(l.Context(), claim.ClaimRequest{Space: dispatch.Space(jobs), Session: l.me.ID, Limit: most, Fresh: most})
