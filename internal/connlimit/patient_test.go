@@ -1,6 +1,7 @@
 package connlimit
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -33,16 +34,22 @@ func TestPatient(t *testing.T) {
 		ends  time.Duration // of the context
 		want  error
 		took  time.Duration
+		lines int
 	}{
-		{0, time.Hour, net.ErrClosed, 0},
-		{10, time.Hour, net.ErrClosed, 3275 * time.Millisecond},
-		{1000, 2 * time.Second, syscall.EMFILE, 2 * time.Second},
+		{0, time.Hour, net.ErrClosed, 0, 0},
+		{10, time.Hour, net.ErrClosed, 3275 * time.Millisecond, 1},
+		{1000, 2 * time.Second, syscall.EMFILE, 2 * time.Second, 1},
+		{1000, 90 * time.Second, syscall.EMFILE, 90 * time.Second, 2},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), c.ends)
 			defer cancel()
 			began := time.Now()
-			_, err := Patient(ctx, &fullListener{fails: c.fails}, slog.New(slog.DiscardHandler)).Accept()
+			var log bytes.Buffer
+			_, err := Patient(ctx, &fullListener{fails: c.fails}, slog.New(slog.NewTextHandler(&log, nil))).Accept()
+			if lines := bytes.Count(log.Bytes(), []byte("\n")); lines != c.lines {
+				t.Errorf("%d calls without a file: %d lines, want %d", c.fails, lines, c.lines)
+			}
 			if took := time.Since(began); !errors.Is(err, c.want) || took != c.took {
 				t.Errorf("%d calls without a file: %v after %v, want %v after %v", c.fails, err, took, c.want, c.took)
 			}
