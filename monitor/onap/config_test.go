@@ -125,8 +125,8 @@ func TestParse(t *testing.T) {
 var bad = map[string]string{
 	"":                             "is not valid JSON: it ends too early",
 	`{}`:                           "is empty",
-	`null`:                         "no JSON object",
-	`[]`:                           "no JSON object",
+	`null`:                         "not a JSON object",
+	`[]`:                           "not a JSON object",
 	`{"a":`:                        "ends too early",
 	`{"a":1}{}`:                    "something after its end",
 	`{"a":` + secret:               "wrong at byte",

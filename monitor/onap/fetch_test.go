@@ -216,7 +216,7 @@ func TestFetchFiles(t *testing.T) {
 	s.Close()
 	newRig(t, env, nil).fetches(t, "file:"+fallback, "")
 	env["CBS_HTBT_JSON"] = write(t, `{"pg_passwd": "`+secret)
-	newRig(t, env, nil).fetches(t, "", "is no JSON")
+	newRig(t, env, nil).fetches(t, "", "is not valid JSON")
 	env["CBS_HTBT_JSON"] = filepath.Join(t.TempDir(), "none")
 	newRig(t, env, nil).fetches(t, "", "no such file")
 
