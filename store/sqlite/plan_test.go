@@ -57,7 +57,7 @@ var costly = map[string][]string{
 	// Tables with one row, or one for each check, path, sink or member of the monitor, instance of a queue, token, or lock of a shard.
 	"readSecret":       {"SCAN understudy_monitor"},
 	"recordRefused":    {"SCAN understudy_monitor"},
-	"recordTime":     {"SCAN understudy_monitor"},
+	"recordTime":       {"SCAN understudy_monitor"},
 	"readClock":        {"SCAN understudy_monitor"},
 	"bumpGeneration":   {"SCAN understudy_monitor"},
 	"recordConfigured": {"SCAN understudy_monitor"},
