@@ -11,22 +11,12 @@ import (
 	"github.com/understudy-ha/understudy/shard"
 )
 
-// Spaces of notifications that are of no lease.
-const (
-	spaceRow   = "shard:row"   // the key is a shard
-	spaceQueue = "shard:queue" // the key is a node
-)
+// spaceQueue is the space of notifications of commands, whose key is a node; those of rows have [shard.RowSpace].
+const spaceQueue = "shard:queue"
 
 // Watch implements [shard.Registry]. It returns errors.ErrUnsupported behind a pooler.
 func (r registry) Watch(ctx context.Context, name string, wake func(shard string)) error {
-	return r.db.Watch(ctx, func(c lease.Change) {
-		switch {
-		case c == lease.Change{}:
-			wake("")
-		case (c.Lease.Space == shard.Space || c.Lease.Space == spaceRow) && (name == "" || name == c.Lease.Key):
-			wake(c.Lease.Key)
-		}
-	})
+	return r.db.Watch(ctx, shard.WakeByChanges(name, wake))
 }
 
 // sharedListener listens on one connection for all callers that wait for commands, until linger after the last

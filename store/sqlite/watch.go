@@ -43,20 +43,9 @@ func (s *Store) Watch(ctx context.Context, wake func(lease.Change)) error {
 	return failed("watching", err)
 }
 
-// spaceRow is the space of wakings that are of no lease: the key is a shard. A trigger makes them of the rows of understudy_shard_wake,
-// which the version before follows.
-const spaceRow = "shard:row"
-
 // Watch implements [shard.Registry].
 func (r registry) Watch(ctx context.Context, name string, wake func(string)) error {
-	return r.s.Watch(ctx, func(c lease.Change) {
-		switch {
-		case c == lease.Change{}:
-			wake("")
-		case (c.Lease.Space == shard.Space || c.Lease.Space == spaceRow) && (name == "" || name == c.Lease.Key):
-			wake(c.Lease.Key)
-		}
-	})
+	return r.s.Watch(ctx, shard.WakeByChanges(name, wake))
 }
 
 // watch reads what is new on a connection of its own whenever the file was written to, and at each tick, until ctx ends.
@@ -177,7 +166,7 @@ func (w *watcher) wakes() (changes []lease.Change, last int64, err error) {
 		if err := scan(&last, &space, &woken); err != nil {
 			return err
 		}
-		if space == spaceRow {
+		if space == shard.RowSpace { // a trigger makes them of the rows of understudy_shard_wake, which the version before follows
 			changes = append(changes, lease.Change{Lease: lease.ID{Space: space, Key: woken}})
 		} else {
 			changes = append(changes, lease.Change{Lease: claim.WakeID(space), Free: true, Successor: woken})
