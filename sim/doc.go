@@ -59,6 +59,9 @@
 //   - What is stored is true: a run that succeeded did, one that was missed or skipped was never started.
 //   - Each scheduled time has exactly one run, and once faults stop it starts within T + I and the time that the run before takes.
 //
+// [DrawJobYear] draws a year of one: a crontab of hours, days or months in one of ten zones, some year between 2000 and 2030, and outages of
+// up to 20 days.
+//
 // # Caches
 //
 // [RunCache] has one to seven machines of cache/protocol, and peers that are added and removed, each on a host with

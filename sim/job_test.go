@@ -1,6 +1,9 @@
 package sim
 
-import "testing"
+import (
+	"os"
+	"testing"
+)
 
 var jobs = histories[JobResult]{
 	few: 16, many: 10000,
@@ -25,6 +28,24 @@ var jobs = histories[JobResult]{
 
 // TestJobSimulation is TestSimulation for jobs.
 func TestJobSimulation(t *testing.T) { jobs.explore(t) }
+
+// TestJobYearSimulation is TestJobSimulation with whole years; make test has a month of one.
+func TestJobYearSimulation(t *testing.T) {
+	years := jobs
+	years.few, years.many = 1, 120
+	years.run = func(t *testing.T, seed uint64, trace func(string, ...any)) (JobResult, []string) {
+		s := DrawJobYear(seed)
+		if s.Trace = trace; os.Getenv("UNDERSTUDY_PROVE") != "1" {
+			s.Length = min(s.Length, 30*day)
+		}
+		r := RunJob(t, s)
+		return r, r.Broken
+	}
+	years.idle = func(all JobResult, runs int) bool {
+		return runs > 10 && (all.Starts < 50*runs || all.Lost*all.Missed*all.Skipped*all.Again == 0)
+	}
+	years.explore(t)
+}
 
 // TestJobSeeds replays the seeds of jobs that once failed.
 func TestJobSeeds(t *testing.T) { jobs.again(t, "testdata/job_seeds.txt") }

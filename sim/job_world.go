@@ -29,6 +29,8 @@ type JobSetup struct {
 	Takes   time.Duration // that the work takes at most
 	Fails   float64       // the chance that it fails
 	Network leasetest.Network
+	// Between is the longest from one fault to the next, Outage the longest of the store.
+	Between, Outage time.Duration
 	// Freezes has instances frozen at any point, Steps the store's clock stepped.
 	Freezes, Steps bool
 	Twin           JobTwin
@@ -65,6 +67,7 @@ func DrawJob(seed uint64) JobSetup {
 	if d.hit(0.25) {
 		s.atChangeOfClocks(d)
 	}
+	s.Between, s.Outage = s.Timing.Timeout, s.Timing.Timeout*3/2
 	s.Network.MaxDelay = d.upTo(timing.CallTimeout() / 5)
 	if d.hit(0.7) {
 		s.Network.Lose = 0.1 * float64(d.n(101)) / 100
@@ -82,6 +85,32 @@ func (s *JobSetup) atChangeOfClocks(d *dice) {
 	s.Steps, s.Def.JitterMS, s.Def.DeadlineMS = false, 0, 0
 	change := []time.Time{time.Date(2000, 3, 26, 1, 0, 0, 0, time.UTC), time.Date(2000, 10, 29, 1, 0, 0, 0, time.UTC)}[d.n(2)]
 	s.Begin = change.Sub(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)) - 90*time.Minute
+}
+
+const (
+	day  = 24 * time.Hour
+	year = 365 * day
+)
+
+// DrawJobYear returns the run of a seed that is a year of a job, somewhere between 2000 and 2030. Its leases are slow: renewals are what a year costs.
+func DrawJobYear(seed uint64) JobSetup {
+	d := newDice(seed, 0x79656172)
+	s := DrawJob(seed)
+	zones := []string{
+		"UTC", "Europe/Berlin", "America/New_York", "America/Sao_Paulo", "America/Havana", "Africa/Casablanca", "Asia/Kathmandu",
+		"Asia/Tehran", "Australia/Lord_Howe", "Pacific/Apia",
+	}
+	crontabs := []string{
+		"15 * * * *", "0 */6 * * *", "0 0 * * *", "0 2 * * *", "30 2 * * *", "30 1 * * 1-5", "59 23 * * 0", "0 4 1 * *", "0 0 31 * *", "0 12 29 2 *",
+	}
+	s.Def.Schedule = "TZ=" + zones[d.n(len(zones))] + " " + crontabs[d.n(len(crontabs))]
+	s.Timing = lease.Timing{Interval: 5 * time.Minute, Timeout: 25 * time.Minute}
+	s.Nodes, s.Grace, s.Takes = 2+d.n(2), 30*time.Second, d.upTo(3*time.Hour)
+	s.Begin, s.Length = d.upTo(30*year), year
+	s.Between, s.Outage = d.between(time.Hour, 10*day), d.between(time.Hour, 20*day)
+	s.Steps, s.Def.JitterMS, s.Def.DeadlineMS = false, 0, 0
+	s.Network.MaxDelay = d.upTo(10 * time.Second)
+	return s
 }
 
 // JobResult is what a run came to.
@@ -155,7 +184,7 @@ func (w *jobWorld) suffer() {
 		faults = append(faults, w.stepStore)
 	}
 	for end := time.Now().Add(w.setup.Length); time.Now().Before(end); {
-		pause(w.dice.between(w.setup.Timing.Interval/4, w.setup.Timing.Timeout))
+		pause(w.dice.between(w.setup.Timing.Interval/4, w.setup.Between))
 		faults[w.dice.n(len(faults))](w.victim())
 	}
 }
@@ -185,7 +214,7 @@ func (w *jobWorld) stop(n *jobNode)   { n.leave(); w.replace(n) }
 func (w *jobWorld) freeze(n *jobNode) { n.gate.freeze(w.dice.upTo(4 * w.setup.Timing.Timeout)) }
 
 func (w *jobWorld) freezeStore(*jobNode) {
-	w.server.gate.freeze(w.dice.upTo(w.setup.Timing.Timeout * 3 / 2))
+	w.server.gate.freeze(w.dice.upTo(w.setup.Outage))
 }
 
 // replace starts another run of the instance, after a while or at once.
@@ -246,7 +275,9 @@ func (w *jobWorld) recover() JobResult {
 }
 
 // calmLength is long enough for several times of the schedule.
-func (w *jobWorld) calmLength() time.Duration { return max(time.Minute, 4*w.setup.Timing.Timeout) }
+func (w *jobWorld) calmLength() time.Duration {
+	return max(time.Minute, 4*w.setup.Timing.Timeout, w.setup.Length/8)
+}
 
 // end stops everything. The bubble fails if something does not stop.
 func (w *jobWorld) end() {
