@@ -23,9 +23,8 @@ type CacheChaos struct {
 	// and how to undo it.
 	Troubles []CacheTrouble
 
-	random *rand.Rand
-	count  map[string]int
-	undo   []lasting
+	disturber
+	count map[string]int
 }
 
 // CacheTrouble is a fault with random details. It returns what it did, "" if
@@ -44,11 +43,11 @@ func (c *CacheChaos) Run() (map[string]int, CacheVerdict) {
 	own := []CacheTrouble{c.killOne, c.killOne, c.killFetching, c.pauseOne, c.pauseOne, c.stopOne, c.killMany}
 	troubles := slices.Concat(own, c.Troubles)
 	for end := since() + c.For; since() < end && !tb.Failed(); {
-		c.tend()
+		c.endOver()
 		if what, undo := troubles[c.random.IntN(len(troubles))](c.random); what != "" {
 			c.count[what]++
 			if undo != nil {
-				c.undo = append(c.undo, lasting{time.Now().Add(c.upTo(2 * c.Peers.Announce)), undo})
+				c.last(2*c.Peers.Announce, undo)
 			}
 		}
 		<-time.After(c.upTo(c.Peers.Announce / 2))
@@ -79,27 +78,8 @@ func (c *CacheChaos) moody() func(Call) Plan {
 	}
 }
 
-func (c *CacheChaos) upTo(d time.Duration) time.Duration {
-	return time.Duration(c.random.Int64N(int64(d) + 1))
-}
-
-// tend ends troubles whose time has ended.
-func (c *CacheChaos) tend() {
-	now := time.Now()
-	c.undo = slices.DeleteFunc(c.undo, func(l lasting) bool {
-		over := now.After(l.until)
-		if over {
-			l.undo()
-		}
-		return over
-	})
-}
-
 func (c *CacheChaos) calm() {
-	for _, l := range c.undo {
-		l.undo()
-	}
-	c.undo = nil
+	c.endAll()
 	c.Peers.Origin.Takes(10 * time.Millisecond)
 	for _, p := range c.Peers.all {
 		c.start(p)

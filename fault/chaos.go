@@ -17,7 +17,7 @@ type Chaos struct {
 	// For how long to make trouble.
 	For time.Duration
 
-	random  *rand.Rand
+	disturber
 	stepped time.Duration // when the server's clock was last stepped
 	count   map[string]int
 }
@@ -67,8 +67,6 @@ func (c *Chaos) Run() map[string]int {
 	c.Cluster.Settled()
 	return c.count
 }
-
-func (c *Chaos) upTo(d time.Duration) time.Duration { return time.Duration(c.random.Int64N(int64(d))) }
 
 // some is any living node, the primary half of the time.
 func (c *Chaos) some() *Node {

@@ -22,8 +22,8 @@ func (unhurt) Step(testing.TB, time.Duration) {}
 func TestChaosCountsOnce(t *testing.T) {
 	random, database := rand.New(rand.NewPCG(1, 1)), Database{Server: unhurt{}}
 	const strikes = 30
-	monitor := &MonitorChaos{Beater: &Beater{Monitors: &Monitors{MonitorsConfig: MonitorsConfig{Database: database}}}, random: random, count: map[string]int{}}
-	queue := &QueueChaos{Fleet: &Fleet{tb: t, FleetConfig: FleetConfig{Database: database}}, For: time.Hour, random: random, count: map[string]int{}}
+	monitor := &MonitorChaos{Beater: &Beater{Monitors: &Monitors{MonitorsConfig: MonitorsConfig{Database: database}}}, disturber: disturber{random: random}, count: map[string]int{}}
+	queue := &QueueChaos{Fleet: &Fleet{tb: t, FleetConfig: FleetConfig{Database: database}}, For: time.Hour, disturber: disturber{random: random}, count: map[string]int{}}
 	for range strikes {
 		monitor.count[monitor.hurt(t)]++
 		queue.count[queue.hurt()]++
@@ -42,7 +42,7 @@ func TestChaosCountsOnce(t *testing.T) {
 	if shard.switchover(nil, &ShardNode{}); shard.did != "" {
 		t.Errorf("a switchover that was refused counts as %q", shard.did)
 	}
-	cache := &CacheChaos{Peers: &Peers{}, random: random}
+	cache := &CacheChaos{Peers: &Peers{}, disturber: disturber{random: random}}
 	for range 100 {
 		if what, _ := cache.killMany(random); what != "" {
 			t.Fatalf("the death of nobody counts as %q", what)

@@ -4,7 +4,6 @@ package fault
 
 import (
 	"math/rand/v2"
-	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -23,9 +22,8 @@ type JobChaos struct {
 	// Servers is how often the store's own server is struck.
 	Servers int
 
-	random *rand.Rand
-	count  map[string]int
-	undo   []lasting
+	disturber
+	count map[string]int
 }
 
 // Run makes trouble; then all is well, and the job runs again. It returns what it did.
@@ -63,26 +61,12 @@ func (c *JobChaos) Run(tb testing.TB) map[string]int {
 	return c.count
 }
 
-func (c *JobChaos) upTo(d time.Duration) time.Duration {
-	return time.Duration(c.random.Int64N(int64(d) + 1))
-}
-
 // pass lets time pass, and ends troubles whose time has come.
 func (c *JobChaos) pass(tb testing.TB, until time.Time) {
 	for !tb.Failed() && time.Now().Before(until) {
-		c.undo = slices.DeleteFunc(c.undo, func(l lasting) bool {
-			over := time.Now().After(l.until)
-			if over {
-				l.undo()
-			}
-			return over
-		})
+		c.endOver()
 		<-time.After(time.Millisecond)
 	}
-}
-
-func (c *JobChaos) later(most time.Duration, undo func()) {
-	c.undo = append(c.undo, lasting{time.Now().Add(c.upTo(most)), undo})
 }
 
 func (c *JobChaos) living(name string) *Node {
@@ -123,7 +107,7 @@ func (c *JobChaos) strike(tb testing.TB) string {
 		return c.restart(n, "host killed")
 	case dice < 6:
 		if stopOutsideWrites(n.PID(), n.Signal) {
-			c.later(2*t, func() { n.Signal(syscall.SIGCONT) })
+			c.last(2*t, func() { n.Signal(syscall.SIGCONT) })
 			return "guard paused"
 		}
 	case dice < 7:
@@ -138,7 +122,7 @@ func (c *JobChaos) strike(tb testing.TB) string {
 }
 
 func (c *JobChaos) restart(n *Node, what string) string {
-	c.later(c.Jobs.Cluster.Timing.Timeout, func() {
+	c.last(c.Jobs.Cluster.Timing.Timeout, func() {
 		n.Signal(syscall.SIGCONT)
 		if n.Stop(patience); c.living(n.Name) == nil {
 			c.Jobs.Start(n.Name)
@@ -159,7 +143,7 @@ func (c *JobChaos) spoil(n *Node, t time.Duration) string {
 	default:
 		n.Link.Set(Way{Delay: c.upTo(100 * time.Millisecond)}, Way{Loss: 0.05, Again: 100 * time.Millisecond})
 	}
-	c.later(2*t, func() { n.Link.Set(Way{}, Way{}) })
+	c.last(2*t, func() { n.Link.Set(Way{}, Way{}) })
 	return "link spoilt"
 }
 

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -30,10 +29,9 @@ type MonitorChaos struct {
 	// Servers is how often the store's own server is struck.
 	Servers int
 
-	random  *rand.Rand
+	disturber
 	count   map[string]int
 	strikes int // at the store's server
-	undo    []lasting
 }
 
 // Run makes trouble while sources beat and fall silent, until every outage that there is after For has come to its end in it;
@@ -90,10 +88,6 @@ func (c *MonitorChaos) trouble(tb testing.TB) (stalled []string) {
 	return stalled
 }
 
-func (c *MonitorChaos) upTo(d time.Duration) time.Duration {
-	return time.Duration(c.random.Int64N(int64(d) + 1))
-}
-
 // tend starts instances that have ended, lets continue those that were stopped for long
 // enough, and ends troubles.
 func (c *MonitorChaos) tend() {
@@ -106,13 +100,7 @@ func (c *MonitorChaos) tend() {
 			one.Resume()
 		}
 	}
-	c.undo = slices.DeleteFunc(c.undo, func(l lasting) bool {
-		over := now.After(l.until)
-		if over {
-			l.undo()
-		}
-		return over
-	})
+	c.endOver()
 }
 
 // strike makes one random trouble.
@@ -150,7 +138,7 @@ func (c *MonitorChaos) spoil(one *Monitor) string {
 	default:
 		one.Link.Set(Way{Delay: c.upTo(100 * time.Millisecond)}, Way{Loss: 0.05, Again: 100 * time.Millisecond})
 	}
-	c.undo = append(c.undo, lasting{time.Now().Add(c.upTo(2 * c.Beater.Monitors.Window)), func() { one.Link.Set(Way{}, Way{}) }})
+	c.last(2*c.Beater.Monitors.Window, func() { one.Link.Set(Way{}, Way{}) })
 	return "link spoilt"
 }
 
@@ -180,9 +168,7 @@ func (c *MonitorChaos) calm(tb testing.TB) {
 	for _, s := range m.Sinks {
 		s.Feel(Kind)
 	}
-	for _, l := range c.undo {
-		l.undo()
-	}
+	c.endAll()
 	for _, one := range m.all {
 		one.Resume()
 		realserver.Eventually(tb, 3*patience, one.Name+" is up", func() error {

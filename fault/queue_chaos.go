@@ -27,11 +27,10 @@ type QueueChaos struct {
 	// Longest pause of a worker.
 	Longest time.Duration
 
-	random *rand.Rand
-	gates  []string // that no worker has, and none has come to
-	count  map[string]int
-	undo   []lasting
-	slots  []*Worker
+	disturber
+	gates []string // that no worker has, and none has come to
+	count map[string]int
+	slots []*Worker
 	// strikes at the store's server.
 	strikes int
 	// acts of an operator are not faults, and not counted with them.
@@ -39,12 +38,6 @@ type QueueChaos struct {
 	// blocked are the batches that waited for a person when one looked last.
 	blocked map[string]bool
 	lookAt  time.Time
-}
-
-// lasting is a trouble that ends.
-type lasting struct {
-	until time.Time
-	undo  func()
 }
 
 // Run makes trouble while users enqueue; then all is well, and what waits for a
@@ -118,10 +111,6 @@ func (c *QueueChaos) unreached() []string {
 	return out
 }
 
-func (c *QueueChaos) upTo(d time.Duration) time.Duration {
-	return time.Duration(c.random.Int64N(int64(d) + 1))
-}
-
 // tend starts workers that have ended, lets continue those that were stopped for
 // long enough, and ends troubles.
 func (c *QueueChaos) tend() {
@@ -140,13 +129,7 @@ func (c *QueueChaos) tend() {
 			w.Gate, w.paused = "", now.Add(c.upTo(c.Longest))
 		}
 	}
-	c.undo = slices.DeleteFunc(c.undo, func(l lasting) bool {
-		over := now.After(l.until)
-		if over {
-			l.undo()
-		}
-		return over
-	})
+	c.endOver()
 }
 
 // ended counts the gate of a worker that has ended there. One that has ended otherwise leaves its gate to another.
@@ -216,7 +199,7 @@ func (c *QueueChaos) spoil(w *Worker) string {
 	default:
 		w.Link.Set(Way{Delay: c.upTo(100 * time.Millisecond)}, Way{Loss: 0.05, Again: 100 * time.Millisecond})
 	}
-	c.undo = append(c.undo, lasting{time.Now().Add(c.upTo(2 * c.Fleet.Windows.First)), func() { w.Link.Set(Way{}, Way{}) }})
+	c.last(2*c.Fleet.Windows.First, func() { w.Link.Set(Way{}, Way{}) })
 	return "link spoilt"
 }
 
@@ -246,10 +229,7 @@ func (c *QueueChaos) hurt() string {
 // calm ends all troubles.
 func (c *QueueChaos) calm() {
 	c.Fleet.Target.Misbehave(false)
-	for _, l := range c.undo {
-		l.undo()
-	}
-	c.undo = nil
+	c.endAll()
 	for i, w := range c.slots {
 		c.Fleet.Target.OnArrival(w.Name, nil)
 		if w.Gate != "" {

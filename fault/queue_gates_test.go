@@ -17,8 +17,8 @@ import (
 func TestQueueGates(t *testing.T) {
 	target := NewQueueTarget(t, "webhook", dispatch.Semantics{}, 1, 0)
 	c := QueueChaos{
-		Fleet:  &Fleet{FleetConfig: FleetConfig{Programs: Programs{QueueWorker: "true"}, Target: target}, tb: t, dir: t.TempDir(), links: map[string]*Proxy{}},
-		random: rand.New(rand.NewPCG(1, 1)), count: map[string]int{}, gates: []string{"nowhere:kill"},
+		Fleet:     &Fleet{FleetConfig: FleetConfig{Programs: Programs{QueueWorker: "true"}, Target: target}, tb: t, dir: t.TempDir(), links: map[string]*Proxy{}},
+		disturber: disturber{random: rand.New(rand.NewPCG(1, 1))}, count: map[string]int{}, gates: []string{"nowhere:kill"},
 	}
 	for gate, script := range map[string]string{"send:kill": "kill -KILL $$", "record:kill": "exit 1", "claimed:stop": "kill -KILL $$"} {
 		w := &Worker{Gate: gate, cmd: exec.Command("sh", "-c", script), done: make(chan struct{})}

@@ -20,9 +20,9 @@ type SoakChaos struct {
 	Seed  uint64
 	For   time.Duration
 
-	random *rand.Rand
-	count  map[string]int
-	uses   []Uses // of the witness
+	disturber
+	count map[string]int
+	uses  []Uses // of the witness
 }
 
 // soakTrouble is like [trouble].
@@ -104,10 +104,6 @@ func (c *SoakChaos) well() {
 		}
 		return nil
 	})
-}
-
-func (c *SoakChaos) upTo(d time.Duration) time.Duration {
-	return time.Duration(c.random.Int64N(int64(d)))
 }
 
 func (c *SoakChaos) any() *SoakServer {

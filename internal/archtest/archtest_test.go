@@ -279,7 +279,7 @@ func TestPackageDocs(t *testing.T) {
 func TestSizes(t *testing.T) {
 	for _, f := range sources(t) {
 		limit := maxFile
-		if f.test() || f.support() {
+		if f.test() {
 			limit = maxTestFile
 		}
 		if lines := f.set.File(f.ast.Pos()).LineCount(); lines > limit {
