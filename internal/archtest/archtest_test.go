@@ -121,13 +121,22 @@ var arrows = []struct {
 // package.
 var only = map[string][]string{
 	"github.com/jackc/pgx/":       {"store/postgres", "examples"},
-	"github.com/redis/go-redis/":  {}, // a real client, for tests
 	"modernc.org/sqlite":          {"store/sqlite", "cache/disk"},
 	"golang.org/x/crypto/":        {"cache/zmtp"},
 	"google.golang.org/protobuf/": {"internal/sawtooth"},
 	"github.com/decred/":          {"internal/sawtooth"},
 	"github.com/spf13/cobra":      {"cmd"},
+	"github.com/spf13/pflag":      {"cmd", "internal/strictyaml", "internal/shardagent"},
+	"go.yaml.in/yaml/":            {"cmd", "internal/strictyaml", "internal/settings", "internal/demo"},
+	"golang.org/x/sys/":           {"internal/guard", "internal/sdnotify", "shard/node", "store/sqlite"},
 	"github.com/miekg/dns":        {"resolve/dns"},
+	// For tests.
+	"github.com/redis/go-redis/":        {},
+	"github.com/anishathalye/porcupine": {},
+	"github.com/google/go-cmp/":         {},
+	"github.com/rogpeppe/go-internal/":  {},
+	"go.uber.org/goleak":                {},
+	"github.com/standard-webhooks/":     {},
 }
 
 type file struct {
