@@ -213,7 +213,7 @@ func (p *plain) keepAsking(conn net.Conn, until time.Time, took *sample) error {
 	return nil
 }
 
-// directly asks the source itself, without a cache.
+// directly asks the origin itself, without a cache.
 type directly string
 
 // each asks for keys by number, all at once.

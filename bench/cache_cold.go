@@ -124,7 +124,7 @@ func addCold(r *Report, section string, asked, direct []sample, again int, bound
 			return median(values)
 		}
 		figure := Figure{Section: section, Subject: "cache", Name: "to the first value, " + f.name, Value: of(asked), Unit: "ms",
-			Peer: of(direct), Versus: "source itself", Count: len(slices.Concat(asked...))}
+			Peer: of(direct), Versus: "origin itself", Count: len(slices.Concat(asked...))}
 		if bounded {
 			figure.Bound = millis(f.bound)
 		}

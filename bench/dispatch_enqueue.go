@@ -32,16 +32,16 @@ type enqueueMode struct {
 
 const (
 	nobody    = "nobody delivers"
-	handsFull = "a dispatcher with its hands full"
+	handsFull = "a busy dispatcher"
 	deliverer = "a dispatcher that delivers it all"
 	riverAdds = "River's insertion instead"
 	bareAdds  = "an INSERT of the same size instead"
 )
 
-// enqueueModes: first nobody is there to be told, then a dispatcher that has its
-// hands full, then one that delivers it all. The second does no work, because its
-// requests hang at the gate, so that what is measured is the telling; the third
-// takes its share of the machine. The others are for comparison.
+// enqueueModes: first no dispatcher is there to be notified, then a busy one, then
+// one that delivers it all. The second does no work, because its requests hang at
+// the gate, so that what is measured is the notification; the third takes its share
+// of the machine. The others are for comparison.
 func enqueueModes() []enqueueMode {
 	ours := func(ctx context.Context, b *bed, url string) enqueuer {
 		makeQueue(ctx, b, url)

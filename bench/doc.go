@@ -46,8 +46,8 @@
 //
 //	intake     heartbeats that are stored in a second: in arrays, by ping URLs, and one in
 //	           each request; and what one costs
-//	silence    a source's limit passes: until the sink is told; 10,000 at once
-//	killed     one of two instances is killed: until its sources are looked after
+//	silence    a source's limit passes: until the sink has the alarm; 10,000 at once
+//	killed     one of two instances is killed: until its sources are watched again
 //	million    a million sources with a heartbeat each minute: start, processor, memory
 //
 // and of shards, three redis-servers with an agent each, beside three with as many Sentinels:

@@ -50,7 +50,7 @@ func million(ctx context.Context, b *bed, o options, r *Report) {
 	waitFor(b, "the instance looks after all partitions", func() bool { return in.metric("partitions") >= monitor.Partitions })
 	sender := start(b, senderRole, senderOptions{Address: in.address, Event: fleetEvent, Way: byArray, Each: arraySize, Conns: 4, Sources: millionSources})
 	tellLots(b, sender, "once 0 1")
-	r.add(Figure{Section: "million", Subject: "postgres", Name: "start-up: until the first heartbeat is stored, and all are looked after", Value: time.Since(began).Seconds(), Unit: "s", Bound: 5})
+	r.add(Figure{Section: "million", Subject: "postgres", Name: "start-up: until the first heartbeat is stored, and all are watched", Value: time.Since(began).Seconds(), Unit: "s", Bound: 5})
 
 	tellLots(b, sender, "once 0 %d", millionSources)
 	rate := float64(millionSources) / millionEvery.Seconds()

@@ -68,10 +68,10 @@ func silence(ctx context.Context, b *bed, o options, r *Report) {
 			value time.Duration
 			bound float64
 		}{{"p50", told.median(), 0}, {"p99", told.p99(), bounds[kind]}} {
-			r.add(Figure{Section: "silence", Subject: kind, Name: "limit passed until the sink is told, " + f.name, Value: millis(f.value), Unit: "ms", Bound: f.bound, Count: len(told)})
+			r.add(Figure{Section: "silence", Subject: kind, Name: "limit passed until the sink has the alarm, " + f.name, Value: millis(f.value), Unit: "ms", Bound: f.bound, Count: len(told)})
 		}
 		g.crowds(r, in, kind, min(3, o.drains))
-		r.add(Figure{Section: "silence", Subject: kind, Name: "told twice", Value: float64(g.sink.twice()), Limited: true})
+		r.add(Figure{Section: "silence", Subject: kind, Name: "alarms that arrived twice", Value: float64(g.sink.twice()), Limited: true})
 		in.stop()
 	}
 }
@@ -127,7 +127,7 @@ func (g *rig) crowds(r *Report, in *instance, kind string, rounds int) {
 	sender.end()
 	for turn, name := range map[monitor.Transition]string{monitor.Onset: "silent", monitor.Abated: "back"} {
 		if s := got[turn]; len(s) > 0 {
-			f := Figure{Section: "silence", Subject: kind, Name: fmt.Sprintf("%d sources %s at once: until the last is told, median", crowdSize, name), Value: s.median().Seconds(), Unit: "s", Count: len(s)}
+			f := Figure{Section: "silence", Subject: kind, Name: fmt.Sprintf("%d sources %s at once: until the last alarm arrives, median", crowdSize, name), Value: s.median().Seconds(), Unit: "s", Count: len(s)}
 			if kind == "postgres" {
 				f.Bound = crowdWithin.Seconds()
 			}
@@ -142,7 +142,7 @@ func (g *rig) crowds(r *Report, in *instance, kind string, rounds int) {
 
 const killRounds = 3
 
-// killed ends one of two instances, and measures how long what it looked after is not.
+// killed ends one of two instances, and measures how long its sources are not watched.
 func killed(ctx context.Context, b *bed, o options, r *Report) {
 	g := newRig(ctx, b, "postgres")
 	stays := g.start(trickleFlag)
