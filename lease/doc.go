@@ -39,8 +39,9 @@
 //
 // # What it promises
 //
-//   - Terms never fall, whatever is released, restored or failed over: a new
-//     term is max(old+1, the store's clock in milliseconds).
+//   - Terms never fall: a new term is max(old+1, the store's clock in
+//     milliseconds). A store that lost terms gives a lower one only if its clock
+//     is behind those too.
 //   - As the store saw it, a lease has at most one holder at any time, and a
 //     lapsed session is never renewed.
 //   - [ActiveSession.Valid] turns false on the holder's own clock, at the latest
@@ -48,8 +49,8 @@
 //     host's clock runs at a rate within [Timing.RateTolerance] of true. No two
 //     hosts' clock readings are ever compared.
 //   - A step of the store's wall clock, by any amount in either direction, makes
-//     no second holder and delays a takeover by at most one T. (Two opposite
-//     steps within 2·T of each other are beyond this: see [TakeoverPolicy].)
+//     no second holder and delays a takeover by at most one T. Two opposite steps
+//     within 2·T of each other can make one: see [TakeoverPolicy].
 //
 // # What it does not promise
 //

@@ -44,8 +44,8 @@
 // [Judge] is the rule. Two signals are needed: the session of its agent has lapsed by the
 // judge's own count ([lease.TakeoverPolicy]), and no live agent gets an answer from the node. A replica with input
 // from it since then vetoes. That its agent saw the process end is proof by itself, and needs no
-// waiting. Silence is no proof: it must last for the timeout T, and at least as long as the node's own
-// fence takes to close, and counts only when so many replicas have left the primary, or are proven dead, that
+// waiting. Silence is no proof: it must last as long as the node's own fence takes to close, or for the timeout T if the node
+// answered after the lapse or its agent lives. It counts only when so many replicas have left the primary, or are proven dead, that
 // the rest cannot satisfy that fence. A primary also counts as lost once its peers have found its fence closed for T
 // while its own agent was silent: that one closed it, and died before it could say so.
 //

@@ -7,7 +7,7 @@
 //   - Times are RFC 3339 in UTC, by the store's clock unless a comment says otherwise.
 //   - A field that is left out of an answer has its zero value.
 //   - A list is an object: the list under the name of its items, and next when there may be more. Pass next back as
-//     the query parameter after.
+//     the query parameter after, or before for the runs of a job.
 //
 // A doc comment of a field is its description in openapi.json; the tag enum lists its values.
 package apitype

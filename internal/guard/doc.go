@@ -71,8 +71,8 @@
 //     processor time can, unless a limit on processes holds them.
 //
 // On macOS, FreeBSD and OpenBSD there is one watcher, which kills the program's process
-// group only, and which does nothing while it is stopped. Elsewhere [Start]
-// fails with [errors.ErrUnsupported].
+// group only, and which does nothing while it is stopped. Elsewhere the package does
+// not compile.
 //
 // # How it fails
 //

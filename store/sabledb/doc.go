@@ -19,7 +19,7 @@
 // connection ends: nothing is given away twice then, but all other calls fail.
 //
 // A crash of the server loses up to 250 ms of writes, and two holders may meet for up to T. So nothing is given away
-// for T plus a second after a connection that was kept broke, the server became another, or the prefix was first used. A process
+// for T plus two seconds after a connection that was kept broke, the server became another, or the prefix was first used. A process
 // that was not connected during the crash does not notice it.
 //
 // # How it fails

@@ -5,8 +5,9 @@
 //
 //   - The file (mode 0600), its directory (0700) and its schema make themselves,
 //     also when many processes start at once. A schema that is newer than the program
-//     is refused. Everything in it is called understudy_…, except for the view
-//     heartbeats, so that it can live in a file of the user's own.
+//     is refused. Everything in it is called understudy_…, so that it can live in a file of the
+//     user's own, except for the views heartbeats and, unless the file had tables of these names,
+//     batches, batch_statuses, service_id_claims, vnf_table_1, vnf_table_2 and hb_common.
 //   - Every operation is one transaction, written through to the disk before it
 //     is acknowledged. It reads the clock after it got the file's write lock, so
 //     that no wait makes it believe in a time that has passed.
@@ -106,9 +107,7 @@
 //
 // The store time goes by the boot-time clock, and over a reboot by the wall clock: that time
 // was blind. A heartbeat is one update by row id; sources are counted by triggers on what
-// seldom changes. Sources with a label are found by reading each of their check. The
-// views vnf_table_1, vnf_table_2 and hb_common stand in the file, unless it had
-// tables of these names.
+// seldom changes. Sources with a label are found by reading each of their check.
 //
 // # Shards
 //
