@@ -29,11 +29,15 @@ type choice struct {
 // choosePrimary returns the node to promote: live, a member, synchronised, of the shard's own
 // lineage; one that was not tried yet, then with the highest transaction id, then the highest priority, then the
 // lowest id. Of one that an operator names and forces neither membership nor lineage is asked. Without one it tells of
-// each why not.
+// each why not. While the store lacks the latest decision there is no other than that.
 func choosePrimary(v View, c choice) (best string, unfit []Unfit) {
 	type fit struct {
 		Record
 		tried bool
+	}
+	// Whom the store has forgotten may have acknowledged what the others lack.
+	if lost := v.lostDecisions(); len(lost) > 0 && !(c.force && c.wanted != "") {
+		return "", lost
 	}
 	var fits []fit
 	last := lastTxn(v, c.from)
@@ -70,6 +74,26 @@ func choosePrimary(v View, c choice) (best string, unfit []Unfit) {
 		}
 		return cmp.Or(cmp.Compare(b.Txn, a.Txn), cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.ID, b.ID))
 	}).ID, unfit
+}
+
+// lostDecisions are the nodes that know what the store has forgotten: a later epoch, as epochs only grow, or that they led after the primary of the row,
+// which a later plan's epoch does not hide. Until an operator names a node, nobody can tell who has the newest data. Only nodes that have, or had, the
+// shard's data count: one that came from elsewhere knows nothing of this shard.
+func (v View) lostDecisions() (all []Unfit) {
+	row := v.Row
+	named := row.Plan != nil && row.Plan.Force
+	for _, r := range v.Nodes {
+		_, member := row.Member(r.ID)
+		known, _ := row.knowsLineage(r)
+		switch {
+		case !member && !known:
+		case r.Epoch > row.Epoch:
+			all = append(all, Unfit{r.Label(), fmt.Sprintf("it knows epoch %d, and the store only %d: the store has lost what was decided last", r.Epoch, row.Epoch)})
+		case r.Led > row.PrimaryEpoch && !named:
+			all = append(all, Unfit{r.Label(), fmt.Sprintf("it led under epoch %d, and the store knows only the primary of %d: the store has lost what was decided then", r.Led, row.PrimaryEpoch)})
+		}
+	}
+	return all
 }
 
 // Successor returns the replica that would take the place of the primary, or why there is none, and what to do. Whether a planner would do so now

@@ -62,6 +62,10 @@ func Decide(v View, me Self) Decision {
 	case me.Saved.Epoch > row.Epoch:
 		return Decision{Assignment: AssignFence, Why: fmt.Sprintf("the store knows epoch %d, and %d has begun here: it has lost what was decided last. To go on with the node that has the newest data: understudy shard failover %s --to NODE --force",
 			row.Epoch, me.Saved.Epoch, row.Name)}
+	// The same, as others tell: this node would lead beside what they know of, or have it copied over.
+	case len(v.lostDecisions()) > 0:
+		lost := v.lostDecisions()[0]
+		return Decision{Assignment: AssignFence, Why: fmt.Sprintf("%s: %s. To go on with the node that has the newest data: understudy shard failover %s --to NODE --force", lost.Node, lost.Why, row.Name)}
 	// While a plan replaces the primary, commands decide; this only keeps what must stay closed closed.
 	case !row.Settled():
 		return decideDuringPlan(*row.Plan, row.Primary, me)

@@ -91,10 +91,15 @@ func (t planner) next() Action {
 	if _, member := row.Member(t.seen.Node); !member {
 		return Action{}
 	}
-	switch {
+	switch lost := t.view.lostDecisions(); {
+	// What the plan had done, and what was decided after it, may be lost. To go on with it would end in an epoch above all others.
+	case row.Plan != nil && len(lost) > 0:
+		return t.failPlan(lost[0].Node + ": " + lost[0].Why)
 	// An operator's request goes before what the planner would do by itself.
 	case row.Plan == nil && row.Request != nil:
 		return t.startRequested(*row.Request)
+	case row.Plan == nil && len(lost) > 0:
+		return Action{Blocked: explainNoCandidate(row.Name, lost)}
 	case row.Plan == nil && (t.finding.Health == Replaceable || t.finding.Health == Stuck):
 		return t.startAutomatic()
 	case row.Plan == nil:

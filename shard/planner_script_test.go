@@ -215,6 +215,8 @@ func (s *scene) edit(r *Record, words []string) {
 			r.Before = Lineage{id, s.number(end)}
 		case "epoch":
 			r.Epoch = s.number(val)
+		case "led":
+			r.Led = s.number(val)
 		case "free":
 			r.Role, r.PrimaryID, r.Link = Replica, "", &Upstream{}
 		case "partial":

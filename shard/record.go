@@ -107,8 +107,9 @@ type Record struct {
 	Needs int `json:"fence_needs,omitempty"`
 	// Priority decides between replicas that are equal: the higher. 0 is promoted only where an operator names it.
 	Priority int `json:"priority"`
-	// Epoch is the highest that the agent has obeyed or seen.
+	// Epoch is the highest that the agent has obeyed or seen, Led the latest of which its node was the primary.
 	Epoch   int64    `json:"epoch"`
+	Led     int64    `json:"led_epoch,omitempty"`
 	Opinion *Opinion `json:"opinion,omitempty"`
 	// Unattended are opinions of members whose agents are silent, formed once the primary's session has lapsed:
 	// they may keep its armed fence open, and can be detached where they answer. At most MaxMembers.

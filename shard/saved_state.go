@@ -7,7 +7,8 @@ import "time"
 type SavedState struct {
 	NodeID  string  `json:"node_id"`
 	Shard   string  `json:"shard"`
-	Epoch   int64   `json:"epoch"` // the highest that was seen
+	Epoch   int64   `json:"epoch"`         // the highest that was seen
+	Led     int64   `json:"led,omitempty"` // the latest of which the node was the primary
 	Run     string  `json:"run,omitempty"`
 	Lineage Lineage `json:"lineage"`
 	Txn     int64   `json:"txn"`

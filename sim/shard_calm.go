@@ -15,8 +15,8 @@ func (w *shardWorld) settle() {
 	w.heal()
 	began := time.Now()
 	why := w.await(w.within())
-	if why != "" && w.stuck() {
-		// Nobody is suitable, and that is true: a person chooses.
+	if why != "" && w.asksForOperator() {
+		// Nobody is suitable, and that is true: an operator chooses.
 		w.judge.mu.Lock()
 		w.judge.result.Blocked++
 		w.judge.mu.Unlock()
@@ -132,13 +132,17 @@ func (w *shardWorld) left(h *shardHost) bool {
 	return w.judge.forgotten(h) && a != nil && a.Status().Assignment == shard.AssignQuarantine
 }
 
-// stuck tells that all agents which could act say that nobody is suitable, after data was lost.
-func (w *shardWorld) stuck() bool {
+// asksForOperator tells that agents say that an operator has to choose, after data or a decision was lost.
+func (w *shardWorld) asksForOperator() bool {
 	w.judge.mu.Lock()
-	lost := len(w.judge.data) > 0 || w.judge.forced
+	lost, setBack := len(w.judge.data) > 0 || w.judge.forced, w.judge.setBack
 	w.judge.mu.Unlock()
 	for _, h := range w.hosts {
-		if a := h.alive(); lost && a != nil && strings.Contains(a.Status().Blocked, "can become the primary") {
+		a := h.alive()
+		if a == nil {
+			continue
+		}
+		if s := a.Status(); (lost || setBack) && strings.Contains(s.Blocked, "can become the primary") || setBack && strings.Contains(s.Trouble, "has lost what was decided") {
 			return true
 		}
 	}

@@ -79,6 +79,8 @@ func (w *shardWorld) fault() {
 		faults = []func(){w.strand}
 	case "emptied":
 		faults = []func(){w.emptyStore}
+	case "set back":
+		faults = []func(){w.setStoreBack}
 	case "hung paused":
 		faults = []func(){w.hangPaused}
 	case "hung unled":

@@ -30,6 +30,7 @@ type shardJudge struct {
 	forgot   map[string]bool // hosts whose node a person had forgotten
 	well     time.Time       // since when the primary is well, and a replica is in touch with it
 	wellNode string
+	setBack  bool                       // the store has lost a decision, and nobody has forced another since
 	forced   bool                       // a person had the data changed
 	forcedIn int64                      // the epoch in which a person did so last
 	halved   string                     // the node that a person forced last with half a copy

@@ -68,7 +68,7 @@ func (j *shardJudge) decided(v shard.View, row shard.Row, known knowledge) {
 	p, was := row.Plan, old.Plan
 	if p != nil && p.Force {
 		j.mu.Lock()
-		j.forced, j.forcedIn = true, p.Epoch
+		j.forced, j.forcedIn, j.setBack = true, p.Epoch, false
 		j.mu.Unlock()
 	}
 	if p != nil && was != nil && p.Epoch == was.Epoch && (p.By != was.By || p.Kind != was.Kind) {
@@ -198,6 +198,9 @@ func (j *shardJudge) installed(v shard.View, row shard.Row) {
 			j.breachLocked("a %s lost %d acknowledged writes, the first %d", p.Kind, len(missing), missing[0])
 		}
 	default:
+		if j.setBack {
+			j.overlooking(h, missing)
+		}
 		j.lacking(h, v.Row.Primary, missing, began)
 		for name, has := range rest {
 			n := 0
@@ -210,6 +213,21 @@ func (j *shardJudge) installed(v shard.View, row shard.Row) {
 			if n > 0 && !tried && p.Wanted == "" {
 				j.breachLocked("%s was promoted without %d acknowledged writes that %s has", h.name, n, name)
 			}
+		}
+	}
+}
+
+// overlooking checks that nobody was promoted unasked, after the store had lost a decision, without what the primary of that has.
+func (j *shardJudge) overlooking(h *shardHost, missing []int64) {
+	for _, o := range j.w.hosts {
+		has, n := dataOf(o), 0
+		for _, id := range missing {
+			if has[id] {
+				n++
+			}
+		}
+		if o != h && n > 0 {
+			j.breachLocked("%s was promoted without %d acknowledged writes of an epoch that the store had lost; %s has them", h.name, n, o.name)
 		}
 	}
 }

@@ -172,6 +172,53 @@ func (w *shardWorld) emptyStore() {
 	pause(8 * t)
 }
 
+// setStoreBack has the store go back to before a failover, as one does that fails over to a copy behind it. What the new primary has accepted since, at
+// times no other node has. The deposed one returns at times.
+func (w *shardWorld) setStoreBack() {
+	d, t := w.dice, w.setup.Timing.Timeout
+	p := w.primary()
+	if p == nil || p.alive() == nil {
+		return
+	}
+	if q, r := w.hosts[(p.i+1)%len(w.hosts)], w.hosts[(p.i+2)%len(w.hosts)]; d.hit(0.8) {
+		w.nodes.Cut(q.address, r.address, true)
+		w.later(12*t, func() { w.nodes.Cut(q.address, r.address, false) })
+	}
+	store := w.base.Load()
+	before := store.Snapshot()
+	w.judge.trace("%s: host dies", p.name)
+	w.judge.hurt(p)
+	p.node.Kill()
+	p.crash()
+	for end := time.Now().Add(10 * t); w.primary() == p && time.Now().Before(end); {
+		pause(t / 10)
+	}
+	pause(d.between(t/10, t))
+	if q := w.primary(); q == nil || q == p || !q.node.Accepts() {
+		return
+	}
+	w.judge.trace("the store goes back to before the failover")
+	w.judge.mu.Lock()
+	w.judge.setBack = true
+	w.judge.mu.Unlock()
+	store.Restore(before)
+	for _, h := range w.hosts {
+		h.setLine(lineRefused) // its connections end
+		h.setLine(lineWell)
+	}
+	if d.hit(0.5) {
+		w.later(d.upTo(4*t), func() { p.run(); p.start() })
+	}
+	pause(8 * t)
+	if w.asksForOperator() {
+		w.help()
+		pause(8 * t)
+	}
+}
+
+// setBack stores have lost the latest failover.
+func setBack(s *ShardSetup) { calmSchedule(s, "set back") }
+
 // hangUnled has the primary hang whose agent has just been started again, and has not got the lease yet. That agent can kill
 // it, and nobody is promoted before, unless it is closed: the agent before may have closed it and died, which is reason
 // enough to replace it.

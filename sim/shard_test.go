@@ -42,7 +42,7 @@ func TestShardSimulationCatches(t *testing.T) {
 
 // TestShardSchedules runs what shards got wrong once, as schedules with a little chance in them.
 func TestShardSchedules(t *testing.T) {
-	for name, need := range map[string]func(*ShardSetup){"stranded": stranded, "rolled back": rolledBack, "rolled back among restarts": rolledBackAmongRestarts, "emptied": emptied, "dies twice": diesTwice, "hung unled": hungUnled,
+	for name, need := range map[string]func(*ShardSetup){"stranded": stranded, "rolled back": rolledBack, "rolled back among restarts": rolledBackAmongRestarts, "emptied": emptied, "set back": setBack, "dies twice": diesTwice, "hung unled": hungUnled,
 		"hung paused": hungPaused} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(runs(t, 3, 48)) {

@@ -213,6 +213,11 @@ func (a *Agent) turn(now time.Duration) {
 func (a *Agent) acceptView(v shard.View, now time.Duration) {
 	if !a.view.replace(v, now) {
 		a.report.reread = true
+		// One is overtaken by an update now and then. Several in a row come from a store that has lost that update, and is not asked again and again
+		// without a pause until it is believed.
+		if a.view.rejected > 1 {
+			a.report.notBefore = now + rereadSoon
+		}
 		return
 	}
 	if e, ok := a.cfg.Engines.(shard.PeerLearner); ok {

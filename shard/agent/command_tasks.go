@@ -35,7 +35,7 @@ func (r *reconciler) startCommand() {
 	f := r.taskFor(c)
 	r.startTask(fmt.Sprintf("%s (epoch %d)", c.Order, c.Epoch), &c, within, func(ctx context.Context) error {
 		// On disk first: after a restart no command of an earlier epoch may be carried out.
-		if err := r.folder.raise(c.Epoch); err != nil {
+		if err := r.folder.raise(c.Epoch, 0); err != nil {
 			return err
 		}
 		return f(ctx)

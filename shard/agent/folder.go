@@ -94,9 +94,9 @@ func (f *folder) change(sync bool, edit func(*shard.SavedState)) error {
 	return f.write(next, sync)
 }
 
-// raise keeps an epoch that is higher than the one known.
-func (f *folder) raise(epoch int64) error {
-	return f.change(true, func(m *shard.SavedState) { m.Epoch = max(m.Epoch, epoch) })
+// raise keeps an epoch that is higher than the one known, and led, of which the node is the primary; 0: it is not.
+func (f *folder) raise(epoch, led int64) error {
+	return f.change(true, func(m *shard.SavedState) { m.Epoch, m.Led = max(m.Epoch, epoch), max(m.Led, led) })
 }
 
 func (f *folder) write(m shard.SavedState, sync bool) error {

@@ -36,7 +36,7 @@ func (m *membership) step(now time.Duration) {
 	}
 	m.triedAt = now
 	// Until the outcome is known, all that may have been admitted must promise before this primary relies on it.
-	m.view.pendingMembers = append(m.view.pendingMembers, row.Members...)
+	m.view.addPending(row.Members)
 	m.background(workAdmitMembers, m.cfg.storeTimeout(), func(ctx context.Context) func() {
 		rev, err := m.cfg.Registry.UpdateRow(ctx, shard.RowUpdate{Row: row})
 		return func() {

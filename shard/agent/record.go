@@ -17,7 +17,7 @@ func (a *Agent) record(now time.Duration) shard.Record {
 		Shard: a.cfg.Shard, ID: a.id, Address: a.cfg.Private, Announced: a.cfg.Announced,
 		Role: n.Role, Txn: n.Txn, Condition: a.probe.condition, Trouble: lease.TruncateReason(a.trouble("")),
 		Lineage: n.Lineage, Before: n.Before, Synced: saved.HasAllData(n), Fence: cmp.Or(a.probe.announcedFence, n.Fence), Armed: a.arm.armed,
-		Priority: *a.cfg.Priority, Epoch: a.knownEpoch(a.view.Row),
+		Priority: *a.cfg.Priority, Epoch: a.knownEpoch(a.view.Row), Led: saved.Led,
 		Results: slices.Clone(a.inbox.results), Instance: a.instance.ID, Agent: a.cfg.AgentAddress, Sentinel: a.cfg.SentinelAddress,
 		Interval: a.cfg.Timing.Interval, Timeout: a.cfg.Timing.Timeout,
 		Run: n.Run, EngineID: n.NodeID, Replication: n.Replication, Engine: a.cfg.Engines.Name(), Version: n.Version, Keys: n.Keys, Opinion: a.peer.current(now),

@@ -31,8 +31,12 @@ func (s *saver) step(now time.Duration) {
 		return
 	}
 	m := s.folder.state()
-	if epoch := max(m.Epoch, s.view.Row.Epoch); epoch > m.Epoch {
-		s.save(func() error { return s.folder.raise(epoch) })
+	epoch, led := s.view.Row.Epoch, int64(0)
+	if s.view.isPrimary() {
+		led = s.view.Row.PrimaryEpoch
+	}
+	if epoch > m.Epoch || led > m.Led {
+		s.save(func() error { return s.folder.raise(epoch, led) })
 		return
 	}
 	if m.Promised != 0 && m.Promised <= now {

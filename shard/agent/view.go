@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"slices"
 	"time"
 
 	"github.com/understudy-ha/understudy/shard"
@@ -18,7 +19,9 @@ type viewCache struct {
 	// from this view.
 	stale          bool
 	replaced       chan struct{}  // closed and replaced with each view
-	pendingMembers []shard.Member // of an admission whose outcome is not known
+	pendingMembers []shard.Member // of admissions to the row of pendingRev whose outcome is not known
+	pendingRev     int64
+	rejected       int // views in a row, which were older than this agent's own update
 
 	ownRev int64 // of this agent's latest update of the row
 	ownAt  time.Duration
@@ -33,7 +36,12 @@ func newViewCache(c *common) *viewCache {
 func (c *viewCache) replace(v shard.View, now time.Duration) bool {
 	// After T the store is believed whatever it says: it may have lost that update.
 	if v.Row.Rev < c.ownRev && now-c.ownAt < c.cfg.Timing.Timeout {
+		c.rejected++
 		return false
+	}
+	// As long as the row is the one that an admission was decided about, it may still be made.
+	if v.Row.Rev != c.pendingRev {
+		c.pendingMembers = nil
 	}
 	if v.Row.Rev == 0 && (c.Row.Rev != 0 || c.at == 0) {
 		c.noShardSince = now
@@ -41,8 +49,20 @@ func (c *viewCache) replace(v shard.View, now time.Duration) bool {
 	if gap := now - max(c.at, c.unbrokenSince); c.at == 0 || gap > c.cfg.Timing.Timeout {
 		c.unbrokenSince, c.wasAway = now, gap > c.cfg.Timing.Timeout
 	}
-	c.View, c.at, c.stale, c.pendingMembers = v, now, false, nil
+	c.View, c.at, c.stale, c.rejected = v, now, false, 0
 	return true
+}
+
+// addPending adds members whose admission to the present row has been sent.
+func (c *viewCache) addPending(members []shard.Member) {
+	if c.pendingRev != c.Row.Rev {
+		c.pendingMembers, c.pendingRev = nil, c.Row.Rev
+	}
+	for _, m := range members {
+		if !slices.ContainsFunc(c.pendingMembers, func(p shard.Member) bool { return p.ID == m.ID }) {
+			c.pendingMembers = append(c.pendingMembers, m)
+		}
+	}
 }
 
 // announce wakes those who wait for a new view.
