@@ -172,7 +172,7 @@ func TestDocumentReplacesItsBlockOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(path)
-	if got := string(data); err != nil || !strings.Contains(got, "kept") || strings.Contains(got, "stale") || !strings.Contains(got, "|**s**|a|new: time, median|1.00 |≤ 2.00|||\n|||… worst|3.00 |**≤ 2.00**|||\n") || !strings.HasSuffix(got, end+"\nc\n") {
+	if got := string(data); err != nil || !strings.Contains(got, "kept") || strings.Contains(got, "stale") || !strings.Contains(got, "|**s**|a|new: time, median|1.00|≤ 2.00|||\n|||… worst|3.00|**≤ 2.00**|||\n") || !strings.HasSuffix(got, end+"\nc\n") {
 		t.Errorf("%v: the document is\n%s", err, data)
 	}
 	if err := r.document(path, "three"); err == nil {
