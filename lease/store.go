@@ -129,7 +129,8 @@ type SpaceCount struct {
 }
 
 // Change tells that a lease changed hands, or that its holder was asked for it.
-// The zero Change means that anything may have changed.
+// The zero Change means that anything may have changed. A store may tell of other
+// news, too, under an ID that no lease has.
 type Change struct {
 	Lease     ID
 	Term      int64

@@ -86,12 +86,14 @@ type Registry interface {
 	// order, at most limit (1 to MaxShards).
 	List(ctx context.Context, after string, limit int) ([]View, error)
 
-	// Watch calls wake with the name of a shard that changed, from when it is ready
-	// until ctx ends, and with "" for any: first to say that it is ready. shard, when
-	// not "", limits it to that one. Reports that are not urgent, and renewals of locks
-	// wake nobody. Delivery is best effort. It returns nil when ctx ended, and an
-	// error when it broke; a store without notifications returns
-	// [errors.ErrUnsupported] at once. wake must not block.
+	// Watch calls wake with the name of a shard whenever its row, its lease or, with an
+	// urgent report, a record of it has changed, from when it is ready until ctx ends.
+	// shard, when not "", limits it to that one. Nothing else that the store keeps wakes
+	// anyone. "" says that any may have changed: first, when it is ready, and later only
+	// if changes may have been missed, or were too many to be named.
+	// Delivery is best effort. It returns nil when ctx ended, and an error when it
+	// broke; a store without notifications returns [errors.ErrUnsupported] at once.
+	// wake must not block.
 	Watch(ctx context.Context, shard string, wake func(shard string)) error
 }
 

@@ -346,6 +346,12 @@ func watchTwins() map[string]twin {
 				wake(name)
 			}
 		}),
+		"whatever happens may be any shard's": wakes("watch/only the shard that counts", func(wake func(string), name, of string) {
+			if name != of {
+				name = ""
+			}
+			wake(name)
+		}),
 		"every report wakes": {by: "watch/not what nobody waits for", report: func(w *world, ctx context.Context, n shard.Record, _ bool) (shard.View, error) {
 			return w.Report(ctx, n, true)
 		}},

@@ -52,7 +52,7 @@ func (a tokens) Change(ctx context.Context, op string, decide access.Decision) (
 		if err != nil {
 			return err
 		}
-		return t.record(c.Event, changeAny, "")
+		return t.record(c.Event, changeNoLease, "")
 	})
 	if refused != nil {
 		return access.Token{}, refused

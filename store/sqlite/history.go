@@ -10,9 +10,9 @@ import (
 
 // What a watcher is told of an event.
 const (
-	changeAny   = 0 // something happened
-	changeTaken = 1 // the lease was taken, or its holder was asked for it
-	changeFreed = 2 // the lease can be had
+	changeNoLease = 0 // something happened, and no lease changed hands
+	changeTaken   = 1 // the lease was taken, or its holder was asked for it
+	changeFreed   = 2 // the lease can be had
 )
 
 const insertEvent = `
@@ -27,7 +27,7 @@ func (t *txn) record(e history.Event, change int, successor string) error {
 
 // Append implements [history.Log].
 func (s *Store) Append(ctx context.Context, e history.Event) error {
-	return s.write(ctx, "recording an event", func(t *txn) error { return t.record(e, changeAny, "") })
+	return s.write(ctx, "recording an event", func(t *txn) error { return t.record(e, changeNoLease, "") })
 }
 
 // Read implements [history.Log].

@@ -146,7 +146,7 @@ func scanJob(scan scanner, name string) (job.Job, error) {
 
 func (t *txn) changeJob(was job.Job, c job.Change) (job.Job, error) {
 	if c.Event.Part != "" {
-		if err := t.record(c.Event, changeAny, ""); err != nil {
+		if err := t.record(c.Event, changeNoLease, ""); err != nil {
 			return was, err
 		}
 	}

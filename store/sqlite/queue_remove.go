@@ -73,7 +73,7 @@ func (s queueAdmin) RemoveQueue(ctx context.Context, name string, messages int64
 		if err != nil {
 			return err
 		}
-		return t.record(history.Event{Part: "batch", Subject: name, Reason: dispatch.RemovalReason(has, who)}, changeAny, "")
+		return t.record(history.Event{Part: "batch", Subject: name, Reason: dispatch.RemovalReason(has, who)}, changeNoLease, "")
 	})
 	if removed != nil && !errors.Is(removed, dispatch.ErrNoQueue) {
 		return removed

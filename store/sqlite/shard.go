@@ -220,7 +220,7 @@ func (r registry) UpdateRow(ctx context.Context, d shard.RowUpdate) (rev int64, 
 			return err
 		}
 		if d.Event != nil {
-			if err := t.record(*d.Event, changeAny, ""); err != nil {
+			if err := t.record(*d.Event, changeNoLease, ""); err != nil {
 				return err
 			}
 		}

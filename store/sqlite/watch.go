@@ -14,6 +14,10 @@ import (
 // is told only that there were some.
 const maxTold = 1000
 
+// eventSpace is the space of an event by which no lease changed hands, such as that of a job or of a token. No lease has this
+// space: the event wakes only those who follow all changes, as readers of the history do.
+const eventSpace = "history:event"
+
 const (
 	dataVersion = "PRAGMA data_version"
 	lastEvent   = "SELECT " + changesSQL
@@ -145,8 +149,8 @@ func (w *watcher) events() (changes []lease.Change, last int64, err error) {
 		if err := scan(&last, &c.Lease.Space, &c.Lease.Key, &c.Term, &change, &c.Successor); err != nil {
 			return err
 		}
-		if change == changeAny {
-			c = lease.Change{}
+		if change == changeNoLease {
+			c = lease.Change{Lease: lease.ID{Space: eventSpace}}
 		}
 		c.Free = change == changeFreed
 		changes = append(changes, c)
