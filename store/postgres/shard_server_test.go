@@ -10,6 +10,7 @@ import (
 	"github.com/understudy-ha/understudy/history"
 	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/shard"
 )
 
@@ -269,6 +270,27 @@ func TestShardHolderOfOddName(t *testing.T) {
 	}
 	if got := v.Lease; got.Holder != want.Holder || got.Session != want.Session || got.Term != want.Term {
 		t.Errorf("the view shows %+v, want %+v", got, want)
+	}
+}
+
+// TestShardWatchIgnoresChecks: what happens to a check wakes nobody who watches a shard.
+func TestShardWatchIgnoresChecks(t *testing.T) {
+	server := realserver.Postgres(t, realserver.PostgresOptions{})
+	s := open(t, server.NewDatabase(t))
+	woken := make(chan string, 100)
+	go func() { _ = s.Registry().Watch(t.Context(), "s", func(name string) { woken <- name }) }()
+	<-woken // it is ready
+	if _, err := s.Monitor().Configure(t.Context(), monitor.Configuration{Checks: []monitor.Check{{Name: "e", Interval: time.Minute}}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Monitor().ApplyAction(t.Context(), monitor.Action{Type: monitor.ActionPause, Check: "e"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Registry().UpdateRow(t.Context(), shard.RowUpdate{Row: shard.Row{Name: "s"}}); err != nil {
+		t.Fatal(err)
+	}
+	if name := <-woken; name != "s" {
+		t.Errorf("woken with %q before its shard changed", name)
 	}
 }
 

@@ -155,13 +155,13 @@ BEGIN
     RETURN coalesce(v_change_nos, '{}');
 END $$;
 
--- Writes to the history what happened to the subjects, and tells that something did.
+-- Writes to the history what happened to the subjects, and tells those who follow all changes that something did.
 CREATE FUNCTION {{rules}}.monitor_record_history(p_at timestamptz, p_subjects text[], p_reasons text[], p_durations bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF p_subjects IS NOT NULL THEN
         INSERT INTO {{schema}}.event (at, part, subject, from_label, to_label, term, reason, duration_ns)
         SELECT p_at, 'monitor', x.subject, '', '', 0, {{rules}}.shorten_reason(x.reason), x.duration FROM unnest(p_subjects, p_reasons, p_durations) x (subject, reason, duration);
-        PERFORM pg_notify({{channel}}, '');
+        PERFORM {{rules}}.notify_change('monitor', '', 0, false, '');
     END IF;
 END $$;
 
