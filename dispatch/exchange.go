@@ -25,7 +25,8 @@ func (m *machine) hasStarts(now time.Duration) bool {
 
 // nextExchange collects the results of one session and the keys to start. A key whose
 // message has a result in it continues with its next message while its streak lasts:
-// the store then writes the key's row once instead of twice.
+// the store then writes the key's row once instead of twice. An exchange names a key
+// under one claim; what there is of it under another waits for the next exchange.
 func (m *machine) nextExchange(now time.Duration) *exchangeRequest {
 	x := &exchangeRequest{sent: now, body: Exchange{Queue: m.cfg.Name, Session: m.session, Window: m.window}}
 	if !m.rule.Semantics.NeedsSecondWindow() {
@@ -37,33 +38,37 @@ func (m *machine) nextExchange(now time.Duration) *exchangeRequest {
 		// has taken the keys, and that gets less likely with time.
 		x.body.Session = m.results[0].slot.session
 	}
+	named := make(map[string]bool, len(m.results)) // keys
 	var rest []unrecordedResult
 	for _, r := range m.results {
-		if r.slot.session != x.body.Session || len(x.results) == claim.MaxKeys {
+		if r.slot.session != x.body.Session || len(x.results) == claim.MaxKeys || named[r.slot.key] {
 			rest = append(rest, r)
 			continue
 		}
+		named[r.slot.key] = true
 		x.results = append(x.results, r)
 		x.body.Results = append(x.body.Results, r.result)
 	}
 	m.results = rest
 	if m.session != "" && x.body.Session == m.session && !m.stopping {
-		m.addStarts(x, now)
+		m.addStarts(x, now, named)
 	}
 	m.observed.Exchanges++
 	m.observed.Keys += int64(len(x.results) + len(x.starts))
 	return x
 }
 
-func (m *machine) addStarts(x *exchangeRequest, now time.Duration) {
+// addStarts adds the keys to start: of those that the exchange names already, only the ones whose result it has.
+func (m *machine) addStarts(x *exchangeRequest, now time.Duration, named map[string]bool) {
 	most := m.limiter.allow(now, min(m.startBudget(), claim.MaxKeys-len(x.results)))
 	start := func(s *slot) {
+		named[s.key] = true
 		x.starts = append(x.starts, s)
 		x.body.Begin = append(x.body.Begin, claim.Claim{Key: s.key, Term: s.term})
 	}
 	// Keys whose start got no answer have an exchange of their own: Restart applies to
 	// all keys that it names, and would start a step again that is being sent.
-	if again := m.popUnanswered(most); len(again) > 0 {
+	if again := m.popUnanswered(most, named); len(again) > 0 {
 		x.body.Restart = true
 		for _, s := range again {
 			start(s)
@@ -76,16 +81,22 @@ func (m *machine) addStarts(x *exchangeRequest, now time.Duration) {
 			}
 		}
 		passed := 0
+		var later []*slot
 		for _, s := range m.readySlots {
 			if len(x.starts) >= most {
 				break
 			}
-			if passed++; s.phase == ready {
+			passed++
+			switch {
+			case s.phase != ready:
+			case named[s.key]:
+				later = append(later, s)
+			default:
 				s.streak = 0
 				start(s)
 			}
 		}
-		m.readySlots = slices.Delete(m.readySlots, 0, passed)
+		m.readySlots = slices.Replace(m.readySlots, 0, passed, later...)
 	}
 	for _, s := range x.starts {
 		if s.phase == ready {
@@ -95,9 +106,11 @@ func (m *machine) addStarts(x *exchangeRequest, now time.Duration) {
 	m.limiter.spend(len(x.starts))
 }
 
-func (m *machine) popUnanswered(most int) (out []*slot) {
+// popUnanswered takes slots out of readySlots whose start got no answer, and names their keys.
+func (m *machine) popUnanswered(most int, named map[string]bool) (out []*slot) {
 	for _, s := range m.readySlots {
-		if s.phase == ready && s.restart && len(out) < most {
+		if s.phase == ready && s.restart && len(out) < most && !named[s.key] {
+			named[s.key] = true
 			out = append(out, s)
 		}
 	}
@@ -130,18 +143,8 @@ func (m *machine) handleExchange(now time.Duration, x *exchangeRequest, out Exch
 		started[a.Key] = a
 	}
 	m.limiter.spend(len(started) - len(x.starts)) // a key that had nothing to start costs nothing of the rate
-	newest := make(map[string]int64, len(x.starts))
-	for _, s := range x.starts {
-		newest[s.key] = max(newest[s.key], s.term)
-	}
 	for _, r := range x.results {
-		_, again := started[r.slot.key]
-		switch {
-		case newest[r.slot.key] > r.slot.term:
-			// The store had released the key (the answer was lost, or an operator did it), and this instance has
-			// claimed it again: what the store says of it is said of that claim.
-			m.setPhase(r.slot, gone)
-		case !again:
+		if _, again := started[r.slot.key]; !again {
 			m.applyHolding(now, r.slot, out.Holdings[r.slot.key])
 		}
 	}

@@ -105,8 +105,8 @@ func (r Result) BlockingReason() string {
 }
 
 // Exchange is one request to the store: the results of earlier assignments, and the
-// keys to start next. Both lists together have up to claim.MaxKeys entries. A key
-// may be in both.
+// keys to start next. Both lists together have up to claim.MaxKeys entries. Each list
+// has a key once; a key may be in both, under one term.
 type Exchange struct {
 	Queue   string
 	Session string

@@ -24,6 +24,9 @@ func (x Exchange) validate() error {
 	if n := len(x.Results) + len(x.Begin); n > claim.MaxKeys {
 		return fmt.Errorf("%w: %d entries in an exchange; at most %d are allowed", lease.ErrInvalid, n, claim.MaxKeys)
 	}
+	if err := x.validateKeys(); err != nil {
+		return err
+	}
 	for _, r := range x.Results {
 		ok := false
 		switch r.State {
@@ -34,6 +37,27 @@ func (x Exchange) validate() error {
 		}
 		if !ok {
 			return fmt.Errorf("%w: a result with state %q cannot be followed by %q", lease.ErrInvalid, r.State, r.After)
+		}
+	}
+	return nil
+}
+
+// validateKeys refuses a key that is in one of the lists twice, or in the two under different terms: a store answers for a key once.
+func (x Exchange) validateKeys() error {
+	terms, begun := make(map[string]int64, len(x.Results)), make(map[string]bool, len(x.Begin))
+	for _, r := range x.Results {
+		if _, twice := terms[r.Key]; twice {
+			return fmt.Errorf("%w: key %q has two results in an exchange", lease.ErrInvalid, r.Key)
+		}
+		terms[r.Key] = r.Term
+	}
+	for _, c := range x.Begin {
+		if begun[c.Key] {
+			return fmt.Errorf("%w: key %q is to start twice in an exchange", lease.ErrInvalid, c.Key)
+		}
+		begun[c.Key] = true
+		if term, ok := terms[c.Key]; ok && term != c.Term {
+			return fmt.Errorf("%w: key %q is in an exchange under the terms %d and %d", lease.ErrInvalid, c.Key, term, c.Term)
 		}
 	}
 	return nil

@@ -67,10 +67,14 @@ func testRefusedTurns(b *bench) {
 	s := b.session("a")
 	b.add("k", "1")
 	a := b.starts(s, "k")
+	later := claim.Claim{Key: a.Key, Term: a.Term + 1}
 	for name, x := range map[string]dispatch.Exchange{
 		"too many results":             {Results: slices.Repeat([]dispatch.Result{done(a)}, claim.MaxKeys+1)},
 		"too many keys":                {Begin: slices.Repeat([]claim.Claim{claimOf(a)}, claim.MaxKeys+1)},
 		"too many of both":             {Results: slices.Repeat([]dispatch.Result{done(a)}, claim.MaxKeys), Begin: []claim.Claim{claimOf(a)}},
+		"two results of a key":         {Results: []dispatch.Result{done(a), result(a, dispatch.Failed, dispatch.Next)}},
+		"a key to start twice":         {Begin: []claim.Claim{claimOf(a), later}},
+		"a key under two terms":        {Results: []dispatch.Result{done(a)}, Begin: []claim.Claim{later}},
 		"queued":                       {Results: []dispatch.Result{result(a, dispatch.Queued, dispatch.RetryLater)}},
 		"submitting":                   {Results: []dispatch.Result{result(a, dispatch.Submitting, dispatch.Hold)}},
 		"committed and again":          {Results: []dispatch.Result{result(a, dispatch.Committed, dispatch.RetryLater)}},
