@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
 )
 
@@ -82,7 +83,8 @@ func JudgeShard(e ShardEvidence) ShardVerdict {
 	for _, w := range e.Writes {
 		i, ok := order[w.Lineage]
 		if !ok {
-			v.add(Stranger, w, "under %.8s, which was never the shard's", w.Lineage)
+			at := time.Now().Add(w.Acked - lease.BootClock().Now()) // which logs show
+			v.add(Stranger, w, "acknowledged at %s under %.8s, which stood at %d and was never the shard's", at.UTC().Format("15:04:05.000"), w.Lineage, w.Txn)
 			continue
 		}
 		first[i] = min(first[i], w.Acked)
