@@ -185,6 +185,9 @@ func (a *app) askForPlan(ctx context.Context, c *client.Client, name string, q s
 	}
 	p := &progress{app: a, shard: name, request: q.ID, kind: q.Kind}
 	plan, err := a.waitForPlan(waiting, c, name, q.ID, p.onView)
+	if ended := err == nil || errors.Is(err, shard.ErrFailed); !ended && waiting.Err() != nil {
+		plan, err = p.takeBack(ctx, c, f.wait)
+	}
 	switch {
 	case err == nil:
 		p.steps(plan)
@@ -192,8 +195,8 @@ func (a *app) askForPlan(ctx context.Context, c *client.Client, name string, q s
 	case errors.Is(err, shard.ErrFailed):
 		p.steps(plan)
 		return errors.Join(p.err, err)
-	case waiting.Err() != nil:
-		return p.takeBack(ctx, c, f.wait)
+	case errors.Is(err, shard.ErrNotFound): // another operator has withdrawn it
+		return err
 	}
 	return p.openEnd(err)
 }
@@ -285,25 +288,23 @@ func (p *progress) done(plan apitype.ShardPlan) error {
 		"done in %s: the primary of %s is %s", termtext.Brief(took), p.shard, shardagent.Label(p.seen.Shard, plan.To))
 }
 
-// takeBack withdraws what nobody has started, and says how it stands.
-func (p *progress) takeBack(ctx context.Context, c *client.Client, wait time.Duration) error {
+// takeBack withdraws the request if no agent has started its plan, and returns what has become of it, as readPlan does.
+func (p *progress) takeBack(ctx context.Context, c *client.Client, wait time.Duration) (apitype.ShardPlan, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
 	if err := shardError(c.CancelShardRequest(ctx, p.shard, p.request, operator())); err != nil {
-		return p.openEnd(err)
+		return apitype.ShardPlan{}, err
 	}
-	s, err := readShard(ctx, c, p.shard)
-	if err != nil {
-		return p.openEnd(err)
+	// An agent may have started the plan just before. The shard as the server shows it can be older than that, the request is not.
+	plan, ended, err := readPlan(ctx, c, p.shard, p.request, p.onView)
+	switch {
+	case errors.Is(err, shard.ErrNotFound):
+		err = fmt.Errorf("%w: no agent started the %s of shard %q within %v, and it was withdrawn; are the agents of its members up? See: understudy shard show %s",
+			shard.ErrFailed, p.kind, p.shard, wait, p.shard)
+	case err == nil && !ended:
+		err = fmt.Errorf("%w: the %s of shard %q goes on, in phase %s; see: understudy shard show %s", shard.ErrFailed, p.kind, p.shard, plan.Phase, p.shard)
 	}
-	if plan := s.Plan; plan != nil && plan.Request == p.request {
-		return fmt.Errorf("%w: the %s of shard %q goes on, in phase %s; see: understudy shard show %s", shard.ErrFailed, p.kind, p.shard, plan.Phase, p.shard)
-	}
-	if last := s.Last; last != nil && last.Request == p.request {
-		return fmt.Errorf("%w: the %s of shard %q has ended; see: understudy shard history %s", shard.ErrFailed, p.kind, p.shard, p.shard)
-	}
-	return fmt.Errorf("%w: no agent started the %s of shard %q within %v, and it was withdrawn; are the agents of its members up? See: understudy shard show %s",
-		shard.ErrFailed, p.kind, p.shard, wait, p.shard)
+	return plan, err
 }
 
 // openEnd is the error after which nobody knows whether the request is carried out.
