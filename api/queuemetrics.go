@@ -35,7 +35,7 @@ func (s *Server) collectQueues(m prometheus.Scrape) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeWithin)
 	defer cancel()
-	queues, err := s.queues.views(ctx, queueScraped)
+	queues, _, err := s.queues.views(ctx, queueScraped)
 	if err != nil {
 		s.log.Debug("queues cannot be read for metrics", "err", err)
 		return

@@ -59,8 +59,9 @@ func (s *Server) listQueues(r *http.Request) (out apitype.Queues, err error) {
 	if q.err != nil {
 		return out, q.err
 	}
-	queues, err := s.queues.views(r.Context(), queueFresh)
+	queues, at, err := s.queues.views(r.Context(), queueFresh)
 	name := func(q apitype.Queue) string { return q.Queue }
+	out.At = at
 	out.Queues, out.Next = pageOf(matching(queues, text, name), after, limit, name)
 	return out, err
 }
@@ -99,7 +100,7 @@ func (s *Server) getQueue(r *http.Request) (out apitype.Queue, err error) {
 	if err != nil {
 		return out, err
 	}
-	queues, err := s.queues.views(r.Context(), queueFresh)
+	queues, _, err := s.queues.views(r.Context(), queueFresh)
 	if err != nil {
 		return out, err
 	}

@@ -506,9 +506,9 @@ func TestSlowLooks(t *testing.T) {
 			t.Fatal(err)
 		}
 		look := func() apitype.State {
-			began := time.Now()
+			asked := time.Now()
 			state := s.poller.state(t.Context(), nil)
-			if took := time.Since(began); took > maxLatestWait {
+			if took := time.Since(asked); took > maxLatestWait {
 				t.Errorf("the state waited %v for the queues", took)
 			}
 			if !state.Store.Up {
@@ -516,14 +516,16 @@ func TestSlowLooks(t *testing.T) {
 			}
 			return state
 		}
+		began := time.Now()
 		for range 10 {
 			look()
 		}
-		if got := look(); got.Queues.Total != 1 || admin.asked.Load() != 1 {
-			t.Errorf("%d queues after %d looks", got.Queues.Total, admin.asked.Load())
+		got := look()
+		if got.Queues.Total != 1 || admin.asked.Load() != 1 || !got.Queues.At.Equal(began) {
+			t.Errorf("%d queues after %d looks, read at %v, not %v", got.Queues.Total, admin.asked.Load(), got.Queues.At, began)
 		}
 		time.Sleep(restFactor*takes - 2*time.Second)
-		if look(); admin.asked.Load() != 1 {
+		if got = look(); admin.asked.Load() != 1 || !got.Queues.At.Equal(began) {
 			t.Error("a store that takes long is looked at again before it has rested")
 		}
 		time.Sleep(2 * time.Second)
@@ -539,6 +541,10 @@ func TestSlowLooks(t *testing.T) {
 		time.Sleep(maxFailedRest)
 		if got := look(); got.Queues.Error != "" || admin.asked.Load() != 3 {
 			t.Errorf("%v after a read that failed: %d reads, %q", maxFailedRest, admin.asked.Load(), got.Queues.Error)
+		}
+		var listed apitype.Queues
+		if listed, err = s.listQueues(httptest.NewRequest(http.MethodGet, "/v1/queues", http.NoBody)); err != nil || !listed.At.After(began) {
+			t.Errorf("the list was read at %v: %v", listed.At, err)
 		}
 		s.stop() // ends a look that is under way
 	})

@@ -29,6 +29,7 @@ type queueReader struct {
 
 // queueSnapshot is the result of one read.
 type queueSnapshot struct {
+	at      time.Time // when it started
 	views   []apitype.Queue
 	blocked map[string][]apitype.Key // the first blocked keys, by queue
 	refused map[string][]apitype.Key // the first keys whose head the target refuses, by queue
@@ -40,24 +41,25 @@ func newQueueReader(running context.Context, admin dispatch.Admin) *queueReader 
 	return l
 }
 
-// views returns the queues as they were about age ago.
-func (l *queueReader) views(ctx context.Context, age time.Duration) ([]apitype.Queue, error) {
+// views returns the queues as they were about age ago, and when that was.
+func (l *queueReader) views(ctx context.Context, age time.Duration) ([]apitype.Queue, time.Time, error) {
 	if l.admin == nil {
-		return nil, nil
+		return nil, time.Time{}, nil
 	}
 	seen, err := l.fresh(ctx, age)
 	if err != nil {
-		return nil, err
+		return nil, time.Time{}, err
 	}
-	return seen.views, nil
+	return seen.views, seen.at, nil
 }
 
 func (l *queueReader) read(ctx context.Context) (queueSnapshot, error) {
+	at := time.Now().UTC()
 	queues, err := l.admin.Queues(ctx)
 	if err != nil {
 		return queueSnapshot{}, err
 	}
-	out := queueSnapshot{views: make([]apitype.Queue, 0, len(queues))}
+	out := queueSnapshot{at: at, views: make([]apitype.Queue, 0, len(queues))}
 	if out.blocked, err = l.blockedKeys(ctx, queues); err == nil {
 		out.refused, err = l.refusedKeys(ctx, queues)
 	}
@@ -115,7 +117,7 @@ func (l *queueReader) state(ctx context.Context) (out *apitype.Shown[apitype.Que
 		return nil, 0
 	}
 	seen, err := l.latest(ctx, queueFresh)
-	out = &apitype.Shown[apitype.Queue]{Total: len(seen.views), List: append([]apitype.Queue{}, seen.views[:min(len(seen.views), maxShown)]...)}
+	out = &apitype.Shown[apitype.Queue]{At: seen.at, Total: len(seen.views), List: append([]apitype.Queue{}, seen.views[:min(len(seen.views), maxShown)]...)}
 	for i := range out.List {
 		out.List[i].BlockedKeys = seen.blocked[out.List[i].Queue]
 		out.List[i].RefusedKeys = seen.refused[out.List[i].Queue]

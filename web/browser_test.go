@@ -32,6 +32,7 @@ func TestInBrowser(t *testing.T) {
 		{"actions", testActions},
 		{"source", testSource},
 		{"charts", testCharts},
+		{"rates", testRates},
 		{"demonstration", testDemo},
 		{"takeovers", testTakeovers},
 		{"sign in", testSignIn},
@@ -326,16 +327,6 @@ func testCharts(t *testing.T, b *webtest.Browser) {
 		p.Eval(`{ location.hash = '#/overview'; }`, nil)
 		p.Until(fmt.Sprintf(`[...document.querySelectorAll('#charts-overview desc')].some((d) => d.textContent.startsWith(%q))`, want))
 		p.Shot(fmt.Sprintf("charts-%d", slots))
-	}
-
-	// A rate is of the last ten seconds. It starts again with a count that has fallen, and after a silence.
-	var rates []any
-	p.Eval(`import('/dom.js').then(({ meter }) => {
-		const rate = meter();
-		return [[0, 0], [50, 1], [1000, 2], [1000, 20], [1000, 21], [7, 22], [7, 99]].map(([n, seconds]) => rate(n, 1000 * seconds));
-	})`, &rates)
-	if got := fmt.Sprint(rates); got != "[<nil> 50 500 0 0 <nil> <nil>]" {
-		t.Errorf("rates %s", got)
 	}
 }
 

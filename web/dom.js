@@ -99,14 +99,15 @@ export function timeOf(iso) {
 export const count = (n) => numbers.format(n);
 const numbers = new Intl.NumberFormat('en');
 
-// meter tells by how much a count has grown in a second, over the last ten; null until that is known. It starts again with a count
-// that has fallen, and with one that comes after a long silence.
+// meter tells by how much a count has grown in a second, over the last ten, or since the one before if that is older; null until that
+// is known. It starts again with a count that has fallen, with a clock that was set back, and with one that comes after a long silence.
 export function meter() {
   const span = 10_000; // ms
+  const silence = 180_000; // ms: longer than between two readings of a store that is slow
   let seen = []; // oldest first
   return (n, at = performance.now()) => {
     const last = seen.length - 1;
-    seen = last >= 0 && seen[last].n > n ? [] : seen.filter((one, i) => at - one.at <= (i < last ? span : 3 * span));
+    seen = last >= 0 && (seen[last].n > n || seen[last].at > at) ? [] : seen.filter((one, i) => at - one.at <= (i < last ? span : silence));
     seen.push({ at, n });
     return at > seen[0].at ? (1000 * (n - seen[0].n)) / (at - seen[0].at) : null;
   };

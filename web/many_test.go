@@ -78,6 +78,32 @@ func testMany(t *testing.T, b *webtest.Browser) {
 	}
 }
 
+// testRates: how fast a count grows is measured from reading to reading, not from state to state.
+func testRates(t *testing.T, b *webtest.Browser) {
+	p := b.Page(t, 1440, 900, "light")
+	p.Open(newStage(t).url("#/queues"))
+	live(p)
+	// A rate is of the last ten seconds, or since the reading before. It starts again with a count that has fallen, with a clock that
+	// was set back, and after a silence.
+	var rates []any
+	p.Eval(`import('/dom.js').then(({ meter }) => {
+		const rate = meter();
+		return [[0, 0], [50, 1], [1000, 2], [1000, 20], [1000, 21], [7, 22], [84, 99], [99, 98], [99, 400]].map(([n, seconds]) => rate(n, 1000 * seconds));
+	})`, &rates)
+	if got := fmt.Sprint(rates); got != "[<nil> 50 500 0 0 <nil> 1 <nil> <nil>]" {
+		t.Errorf("rates %s", got)
+	}
+	// States that come from one reading of the queues show one rate.
+	var shown []string
+	p.Eval(`import('/queues.js').then(({ update }) => [[0, 0], [0, 0], [100, 10], [100, 10], [220, 20]].map(([done, seconds]) => {
+		update({ total: 1, at: new Date(1000 * seconds).toISOString(), list: [{ queue: 'metered', depth: 1, done, delayed: 0, blocked: 0, dead_letters: 0, in_flight: 0, pending: 0, holders: [] }] });
+		return document.querySelectorAll('#queues-list .figures dd')[1].textContent;
+	}))`, &shown)
+	if got := fmt.Sprint(shown); got != "[– – 10 /s 10 /s 12 /s]" {
+		t.Errorf("delivered %s", got)
+	}
+}
+
 const mostOfMemory = 1000
 
 // fillWith puts so many of everything there, and of queues, shards, sessions and checks at most mostOfMemory.

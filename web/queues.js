@@ -15,7 +15,7 @@ let total = 0;
 const queues = listWhole({
   id: 'queues',
   path: '/v1/queues',
-  rows: (answer) => answer.queues,
+  rows: (answer) => dated(answer.queues, answer.at),
   has: (q, text) => q.queue.toLowerCase().includes(text),
   draw,
   words: ['queue', 'queues'],
@@ -25,11 +25,16 @@ when('queues', ([queue, key, id]) => {
   if (key) openKey(queue, key, id);
 });
 
+// dated gives each queue the time of the reading that it is from.
+function dated(rows, at) {
+  return rows.map((q) => ({ ...q, at }));
+}
+
 // update takes in what the server says.
 export function update(state) {
   total = state.total;
   const blocked = state.list.reduce((n, q) => n + q.blocked, 0);
-  queues.update(state, [blocked && state.list.length === total ? `${plural(blocked, 'key', 'keys')} blocked` : '',
+  queues.update({ ...state, list: dated(state.list, state.at) }, [blocked && state.list.length === total ? `${plural(blocked, 'key', 'keys')} blocked` : '',
     state.error ? `they could not be read: ${state.error}` : ''].filter((t) => t).join(', '));
 }
 
@@ -67,18 +72,21 @@ function create() {
   const gone = button('Remove…', () => askToRemove.queue(row.queue));
   const element = el('li', 'queue', el('div', 'who', name, sub), el('dl', 'figures', ...values.map((dd) => dd.parentElement)),
     el('div', 'act', open, gone, past), holders, blocked, more);
-  const row = { element, name, sub, values, rate: meter(), holders, blocked, more, open, gone, past };
+  const row = { element, name, sub, values, meter: meter(), rate: null, at: '', holders, blocked, more, open, gone, past };
   return row;
 }
 
 function fill(row, q) {
   row.queue = q;
+  if (row.at !== q.at) { // several states, up to minutes of them, can come from one reading
+    row.at = q.at;
+    row.rate = row.meter(q.done, Date.parse(q.at));
+  }
   setText(row.name, q.queue);
   setTitle(row.name, q.queue);
   setText(row.sub, q.holders.length ? plural(q.holders.length, 'instance', 'instances') : 'no instance delivers');
-  const rate = row.rate(q.done);
   figures.forEach(([title, value], i) => {
-    setText(row.values[i], value(q, rate));
+    setText(row.values[i], value(q, row.rate));
     row.values[i].classList.toggle('bad-value', title === 'Blocked' && q.blocked > 0 || title === 'Refused' && q.refused > 0);
   });
   row.element.classList.toggle('vacant', q.blocked > 0 || q.refused > 0 || (q.holders.length === 0 && (q.depth > 0 || q.scheduled > 0 && q.oldest_ms > 1000)));

@@ -1,5 +1,7 @@
 package apitype
 
+import "time"
+
 // Queue is a queue at a glance.
 type Queue struct {
 	Queue string `json:"queue"`
@@ -27,8 +29,10 @@ type Queue struct {
 
 // Queues is a list of queues.
 type Queues struct {
-	Queues []Queue `json:"queues"`
-	Next   string  `json:"next,omitempty"`
+	// At is when the queues were read: from a store that takes long to count them, up to 3 min ago.
+	At     time.Time `json:"at,omitzero"`
+	Queues []Queue   `json:"queues"`
+	Next   string    `json:"next,omitempty"`
 }
 
 // QueueName names a queue.

@@ -42,9 +42,11 @@ type StoreInfo struct {
 
 // Shown is the first of what there is, and how many there are.
 type Shown[T any] struct {
-	Total int    `json:"total"`
-	List  []T    `json:"list"`
-	Error string `json:"error,omitempty"` // of the last reading: what is shown is older than that
+	// At is when the list was read, if one reading serves many states, as that of the queues does.
+	At    time.Time `json:"at,omitzero"`
+	Total int       `json:"total"`
+	List  []T       `json:"list"`
+	Error string    `json:"error,omitempty"` // of the last reading: what is shown is older than that
 }
 
 // MonitorState is the monitor, with the newest of its open alarms. It lists the first checks; the totals are of
