@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
 
 	"github.com/understudy-ha/understudy/api/apitype"
+	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/monitor"
 )
 
@@ -18,13 +20,22 @@ const (
 	checksPath, oldChecksPath     = "/v1/checks", "/v1/event-names"
 )
 
-// withOldPaths adds the routes under their old paths. They answer with the old keys.
+// errNoBatch is what [dispatch.ErrNoMessage] is under the old path.
+var errNoBatch = errors.New("no such batch")
+
+type noBatch struct{ error }
+
+func (e noBatch) Unwrap() error   { return e.error }
+func (noBatch) Is(err error) bool { return err == errNoBatch }
+
+// withOldPaths adds the routes under their old paths. They answer with the old keys and codes.
 func withOldPaths(routes []route) []route {
 	out := routes
 	for _, rt := range routes {
 		switch {
 		case strings.Contains(rt.pattern, messagesPath):
 			rt.pattern = strings.Replace(rt.pattern, messagesPath, oldMessagesPath, 1)
+			rt.handle = withOldCode(rt.handle)
 		case strings.Contains(rt.pattern, checksPath):
 			rt.pattern = strings.Replace(rt.pattern, checksPath, oldChecksPath, 1)
 		default:
@@ -37,6 +48,16 @@ func withOldPaths(routes []route) []route {
 		out = append(out, rt)
 	}
 	return out
+}
+
+func withOldCode(handle handler) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		err := handle(w, r)
+		if errors.Is(err, dispatch.ErrNoMessage) {
+			err = noBatch{err}
+		}
+		return err
+	}
 }
 
 func withOldKeys(handle handler) handler {

@@ -23,7 +23,11 @@ func TestOldNames(t *testing.T) {
 			t.Errorf("%s %s: %s", c.method, c.path, a.Body)
 		}
 	}
-	q.do("GET", "/v1/queues/orders/batches/9", "").want(404, "no_message")
+	for _, of := range []string{"", "/payload"} {
+		q.do("GET", "/v1/queues/orders/batches/9"+of, "").want(404, "no_batch")
+		q.do("GET", "/v1/queues/orders/messages/9"+of, "").want(404, "no_message")
+	}
+	q.do("POST", "/v1/queues/orders/batches/9/skip", "{}").want(404, "no_batch")
 
 	m := newMonitorRig(t, every("web"))
 	for _, c := range []struct{ method, path, body, want string }{

@@ -117,6 +117,7 @@ func partStatuses() []mapping {
 		{lease.ErrUnsafeTiming, http.StatusBadRequest, "unsafe_timing"},
 		{lease.ErrInvalid, http.StatusBadRequest, "invalid"},
 		{dispatch.ErrNoQueue, http.StatusNotFound, "no_queue"},
+		{errNoBatch, http.StatusNotFound, "no_batch"},
 		{dispatch.ErrNoMessage, http.StatusNotFound, "no_message"},
 		{dispatch.ErrState, http.StatusConflict, "wrong_state"},
 		{dispatch.ErrUncertain, http.StatusConflict, "uncertain"},

@@ -47,7 +47,7 @@ var (
 func errorsByCode() map[string]error {
 	return map[string]error{
 		"vacant": elect.ErrVacant, "not_found": lease.ErrNotFound, "not_held": lease.ErrNotHeld,
-		"no_queue": dispatch.ErrNoQueue, "no_message": dispatch.ErrNoMessage, "wrong_state": dispatch.ErrState, "uncertain": dispatch.ErrUncertain,
+		"no_queue": dispatch.ErrNoQueue, "no_message": dispatch.ErrNoMessage, "no_batch": dispatch.ErrNoMessage, "wrong_state": dispatch.ErrState, "uncertain": dispatch.ErrUncertain,
 		"no_event": monitor.ErrNoCheck, "unknown_event": monitor.ErrNoCheck, "no_source": monitor.ErrNoSource, "no_alarm": monitor.ErrNoAlarm,
 		"no_primary": shard.ErrNoPrimary, "under_way": shard.ErrLocked, "changed": shard.ErrChanged, "not_done": shard.ErrFailed, "no_agent": shard.ErrNoAgent,
 		"no_token": access.ErrNotFound, "no_job": job.ErrNotFound, "job_busy": job.ErrBusy, "store_without_jobs": usererr.Err,

@@ -286,7 +286,7 @@ func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f
 // TestHeardCodes: an error has the exit code that it has on the store.
 func TestHeardCodes(t *testing.T) {
 	for code, want := range map[string]int{
-		"vacant": exitAbsent, "no_message": exitAbsent, "no_alarm": exitAbsent, "no_primary": exitAbsent, "not_found": exitAbsent,
+		"vacant": exitAbsent, "no_message": exitAbsent, "no_batch": exitAbsent, "no_alarm": exitAbsent, "no_primary": exitAbsent, "not_found": exitAbsent,
 		"invalid": exitUsage, "store_without_queues": exitUsage,
 		"wrong_state": exitFailed, "not_done": exitFailed, "missing_scope": exitFailed, "never_heard_of": exitFailed,
 		"store_unavailable": exitUnreachable, "unknown_outcome": exitUnreachable, "not_ready": exitUnreachable, "store_damaged": exitUnreachable,
