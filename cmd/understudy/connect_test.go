@@ -49,6 +49,10 @@ func TestStatusFits(t *testing.T) {
 			t.Errorf("%q is not shown:\n%s", want, text)
 		}
 	}
+	s.Shards[len(s.Shards)-1].Alarm = 0 // as a server of the version before has it
+	if text := s.text(); !strings.Contains(text, "\nover ") {
+		t.Errorf("a shard without a primary is not shown:\n%s", text)
+	}
 	if !strings.HasPrefix(text, "!      not known: ") {
 		t.Errorf("it does not begin with what nobody knows:\n%s", text)
 	}

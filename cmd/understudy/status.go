@@ -14,6 +14,7 @@ import (
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/internal/termtext"
+	"github.com/understudy-ha/understudy/shard"
 )
 
 func (a *app) statusCommand() *cobra.Command {
@@ -184,7 +185,15 @@ func (s status) roleTable() statusTable {
 func (s status) shardTable() statusTable {
 	t := statusTable{header: "SHARD" + s.count("shard") + "\tHEALTH\tPRIMARY\tEPOCH\tNODES\tNOTE", most: rowsOfShards, see: "shard list"}
 	shards := slices.Clone(s.Shards)
-	slices.SortStableFunc(shards, func(x, y apitype.Shard) int { return cmp.Compare(y.Alarm, x.Alarm) })
+	isFine := func(s apitype.Shard) int {
+		if s.Health == string(shard.Fine) && s.Plan == nil && s.Paused == nil {
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(shards, func(x, y apitype.Shard) int {
+		return cmp.Or(cmp.Compare(y.Alarm, x.Alarm), cmp.Compare(isFine(x), isFine(y))) // a server of the version before sends no Alarm
+	})
 	for _, one := range shards {
 		primary := "none"
 		if one.Primary != nil {
