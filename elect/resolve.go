@@ -41,8 +41,9 @@ type Role struct {
 	// Term of the first place, and how long it has been vacant if it is.
 	Term      int64
 	VacantFor time.Duration
-	// Takeover is within which time its standbys take over if it is vacant and the store answers.
-	Takeover time.Duration
+	// Takeover is within which time its standbys take over if it is vacant and the store answers, counted from the later of two
+	// times: when it became vacant, and when the standby that started first did, StandbyFor ago by the store's clock.
+	Takeover, StandbyFor time.Duration
 }
 
 // Resolve returns the primary of a role; of a role with several holders, the
@@ -124,13 +125,14 @@ func Roles(ctx context.Context, store Store) ([]Role, error) {
 		}
 		return byName[name]
 	}
+	var now time.Time // by the store's clock
 	for after := ""; ; {
 		page, err := store.List(ctx, Space, after, lease.MaxList)
 		if err != nil {
 			return nil, err
 		}
 		for _, l := range page {
-			after = l.Key
+			after, now = l.Key, l.Since.Add(l.Age)
 			r := at(roleOf(l.Key))
 			if l.Held() {
 				r.Primary = append(r.Primary, primaryOf(l))
@@ -156,6 +158,7 @@ func Roles(ctx context.Context, store Store) ([]Role, error) {
 		i := w.Session.Instance
 		r.Standbys = append(r.Standbys, Standby{ID: i.ID, Name: i.Name, Address: i.Address})
 		r.Takeover = max(r.Takeover, w.Session.Timing.WorstTakeover())
+		r.StandbyFor = max(r.StandbyFor, now.Sub(w.Session.Started))
 	}
 	out := make([]Role, 0, len(byName))
 	for _, r := range byName {

@@ -46,11 +46,11 @@ func TestRoles(t *testing.T) {
 		}
 		got := map[string]string{}
 		for _, r := range roles {
-			got[r.Name] = fmt.Sprintf("primary %s, %d standbys, vacant for %v, term: %t", names(r.Primary), len(r.Standbys), r.VacantFor.Round(time.Second), r.Term > 0)
+			got[r.Name] = fmt.Sprintf("primary %s, %d standbys for %v, vacant for %v, term: %t", names(r.Primary), len(r.Standbys), r.StandbyFor.Round(time.Second), r.VacantFor.Round(time.Second), r.Term > 0)
 		}
 		want := map[string]string{
-			"one":    "primary a , 1 standbys, vacant for 0s, term: true",
-			"vacant": "primary , 0 standbys, vacant for 10s, term: true",
+			"one":    "primary a , 1 standbys for 11s, vacant for 0s, term: true",
+			"vacant": "primary , 0 standbys for 0s, vacant for 10s, term: true",
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("Roles (-want +got):\n%s", diff)

@@ -68,9 +68,11 @@ func roles() []judgement {
 		{"held", role(elect.Role{Primary: []elect.Primary{{}}}), nil},
 		{"no standby", role(elect.Role{VacantFor: 90 * time.Second}),
 			[]string{"warn billing: vacant for 1 min, no standby: start an instance that campaigns for it | vacant for 1 min, no standby"}},
-		{"changes hands", role(elect.Role{VacantFor: 6 * time.Second, Standbys: standbys}),
+		{"changes hands", role(elect.Role{VacantFor: 6 * time.Second, StandbyFor: time.Hour, Standbys: standbys}),
 			[]string{"(warn billing: changes hands: vacant for 6 s) | vacant for 6 s, 1 wait"}},
-		{"a standby does not take over", role(elect.Role{VacantFor: 7 * time.Second, Standbys: standbys}),
+		{"a standby has just started", role(elect.Role{VacantFor: 3 * time.Hour, StandbyFor: 6 * time.Second, Standbys: standbys}),
+			[]string{"(warn billing: changes hands: vacant for 3 h 0 min) | vacant for 3 h 0 min, 1 wait"}},
+		{"a standby does not take over", role(elect.Role{VacantFor: 7 * time.Second, StandbyFor: 7 * time.Second, Standbys: standbys}),
 			[]string{"bad billing: vacant for 7 s, though 1 wait for it | vacant for 7 s, 1 wait"}},
 	}
 }

@@ -28,7 +28,7 @@ func Role(r elect.Role) []Need {
 		vacant += ", no standby"
 		return []Need{need(Warn, "role", r.Name, "%s: start an instance that campaigns for it", vacant).unheld(vacant).
 			withAdvice(see, "run: understudy role run %s -- COMMAND, or roles: in the server's file", r.Name)}
-	case r.VacantFor > r.Takeover:
+	case min(r.VacantFor, r.StandbyFor) > r.Takeover:
 		return []Need{need(Bad, "role", r.Name, "%s, though %d wait for it", vacant, len(r.Standbys)).unheld(waits).
 			withAdvice(see, "read the log of %s: does it reach the store, and is the role that it is held with held there?", r.Standbys[0].Name)}
 	default:
