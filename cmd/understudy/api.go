@@ -78,7 +78,7 @@ func (a *app) withAPIOn(ctx context.Context, running bool, open func(context.Con
 		return err
 	}
 	defer st.Close()
-	return withAdvice(a.nameStore(inProcessError(a.StoreURL, a.serveInProcess(ctx, st, running, f))))
+	return withAdvice(a.nameStore(inProcessError(a.serveInProcess(ctx, st, running, f))))
 }
 
 // serverClient returns a client of the server that the flags name. Nothing is sent yet.

@@ -99,11 +99,15 @@ func transportError(err error) error {
 	if errors.As(err, new(notSent)) && !errors.Is(err, context.DeadlineExceeded) {
 		return codedError{fmt.Sprintf("the server cannot be reached: %v", failed.Err), "", lease.ErrUnavailable}
 	}
-	return noAnswer("the server", failed)
+	return noAnswer(failed)
 }
 
 // noAnswer is the error of a request that got none: a change may have been made nevertheless.
-func noAnswer(from string, failed *url.Error) error {
+func noAnswer(failed *url.Error) error {
+	from := "the server"
+	if silent, ok := errors.AsType[silentStore](failed); ok {
+		from = "the store " + termtext.URL(silent.url)
+	}
 	text, is := fmt.Sprintf("%s did not answer: %v", from, failed.Err), lease.ErrUnavailable
 	if errors.Is(failed, context.DeadlineExceeded) {
 		text = from + " did not answer in time"

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -380,21 +379,6 @@ func TestLostAnswer(t *testing.T) {
 	}
 	for _, server := range []*httptest.Server{hangs, breaks, gateway} {
 		server.Close()
-	}
-}
-
-// TestSlowStoreIsNamed: a command that serves the API to itself has no server that could be unreachable.
-func TestSlowStoreIsNamed(t *testing.T) {
-	slow := &url.Error{Op: "Post", URL: "http://localhost/v1/queues", Err: context.DeadlineExceeded}
-	err := inProcessError("postgres://me:secret@db/app", slow)
-	if text := err.Error(); !strings.HasPrefix(text, "the store postgres://") || strings.Contains(text, "secret") || exitCode(err) != exitUnreachable {
-		t.Errorf("%d: %v", exitCode(err), err)
-	} else if !errors.Is(err, lease.ErrUnknown) || !strings.HasSuffix(text, "; a change may have been made: look before you repeat it") {
-		t.Errorf("a change: %v", err)
-	}
-	slow.Op = "Get"
-	if err := inProcessError("postgres://db/app", slow); errors.Is(err, lease.ErrUnknown) || !strings.HasSuffix(err.Error(), " did not answer in time") {
-		t.Errorf("a read: %v", err)
 	}
 }
 

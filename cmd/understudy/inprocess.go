@@ -8,25 +8,44 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
 	"sync"
 
 	"github.com/understudy-ha/understudy/api"
 	"github.com/understudy-ha/understudy/api/client"
-	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/shard/catalog"
 	"github.com/understudy-ha/understudy/store"
 )
 
-// inProcessError is apiError for an API that this process serves to itself: what did not answer is the store.
-func inProcessError(storeURL string, err error) error {
-	if failed, ok := errors.AsType[*url.Error](err); ok && errors.Is(failed, context.DeadlineExceeded) {
-		return noAnswer("the store "+termtext.URL(storeURL), failed)
-	}
-	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Code == "internal" {
+// inProcessError is apiError for an API that this process serves to itself, which has no log of its own.
+func inProcessError(err error) error {
+	err = apiError(err)
+	if coded, ok := err.(codedError); ok && coded.code == "internal" { // not one within another, whose words are needed
 		return fmt.Errorf("%w: the line of the log before this one says why", errInternal)
 	}
-	return apiError(err)
+	return err
+}
+
+// silentStore is the error of a request to an API that this process serves to itself: what did not answer in time is the store.
+type silentStore struct {
+	error
+	url string
+}
+
+func (e silentStore) Unwrap() error { return e.error }
+
+// innerTransport sends requests to such an API.
+type innerTransport struct {
+	http.RoundTripper
+	storeURL string
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (t innerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := t.RoundTripper.RoundTrip(r)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = silentStore{err, t.storeURL}
+	}
+	return answer, err
 }
 
 // serveInProcess answers the API on a store for as long as f runs.
@@ -54,7 +73,7 @@ func (a *app) serveInProcess(ctx context.Context, st store.Store, running bool, 
 	}
 	l := newInnerListener()
 	answers := api.NewHTTPServer(server.Handler(), a.Log)
-	c, err := client.New(client.Config{URL: "http://localhost", Token: token, HTTP: httpClient(&http.Transport{DialContext: l.dial})})
+	c, err := client.New(client.Config{URL: "http://localhost", Token: token, HTTP: httpClient(innerTransport{&http.Transport{DialContext: l.dial}, a.StoreURL})})
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,9 @@ func (a *app) lookAgain(ctx context.Context, l looks, look func(context.Context)
 		call, cancel := context.WithTimeout(ctx, l.timeout)
 		pause, err := look(call)
 		cancel()
-		err = apiError(err)
+		if err = apiError(err); !a.usesServer() {
+			err = inProcessError(err)
+		}
 		switch {
 		case ctx.Err() != nil:
 			return nil
