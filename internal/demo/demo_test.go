@@ -127,6 +127,29 @@ func TestDemoAlarms(t *testing.T) {
 	}
 }
 
+// An alarm is announced however long the silence must last before it comes; one of a sensor that nobody killed is not.
+func TestDemoAlarmComesLate(t *testing.T) {
+	for _, interval := range []time.Duration{24 * time.Second, 10 * time.Minute} {
+		d := &demo{voice: newPrinter(t.Output()), record: newRecord(), fleet: &fleet{}}
+		d.cfg.Timing.Interval = interval
+		var err error
+		if d.world, err = newWorld(d); err != nil {
+			t.Fatal(err)
+		}
+		defer d.world.close()
+		m := newMonitorAct(d)
+		m.recordAlarm("ONSET", sensorName)
+		if all := d.outcomes(m); len(all) > 0 {
+			t.Errorf("every %v: of a sensor that was up: %+v", interval, all)
+		}
+		m.sensor.failed = time.Now().Add(-d.silenceLimit())
+		m.recordAlarm("ONSET", sensorName)
+		if all := d.outcomes(m); len(all) != 1 || !all[0].Kept {
+			t.Errorf("every %v: %+v", interval, all)
+		}
+	}
+}
+
 // The files that the demonstration writes are today's: no server warns of them.
 func TestDemoFiles(t *testing.T) {
 	d := &demo{works: true, cfg: Config{Timing: lease.Timing{Interval: time.Second, Timeout: 5 * time.Second}}}

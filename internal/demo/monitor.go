@@ -104,7 +104,7 @@ func (m *monitorAct) recordAlarm(status, source string) {
 	if status == "ONSET" {
 		d.record.start("monitor", alarmLane)
 		d.voice.event("monitor", "%s: %s is silent", status, source)
-		if at := m.sensor.failedAt(); own && time.Since(at) < recordFor {
+		if at := m.sensor.failedAt(); own && time.Since(at) < max(recordFor, 2*d.worstAlarm()) { // older: of a sensor that was not killed
 			d.announce(outcome{part: "monitor", what: "the alarm of " + sensorName + " came", took: time.Since(at), worst: d.worstAlarm()})
 		}
 		return
