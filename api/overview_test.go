@@ -171,11 +171,11 @@ func TestOverviewOfShards(t *testing.T) {
 	if _, needs = ofPart(g.overview(), "shard"); len(needs) != 1 || needs[0].Severity != "bad" || needs[0].What == "" {
 		t.Errorf("its primary has died: %+v; %+v", needs, g.show())
 	}
-	many := manyShards{directory: g.dir}
+	many := manyShards{fakeCatalog: g.catalog}
 	for n := range maxShown + maxNeeds {
 		many.views = append(many.views, shard.View{Row: shard.Row{Name: fmt.Sprint("s", n)}}) // without a primary
 	}
-	g.s.shards.dir = many
+	g.s.shards.catalog = many
 	v := g.overview()
 	held, needs = ofPart(v, "shard")
 	if held.Total != len(many.views) || held.Held != 0 || len(held.Wrong)+held.More != held.Total || len(needs) != maxNeeds || v.MoreNeeds != maxShown {
@@ -183,9 +183,9 @@ func TestOverviewOfShards(t *testing.T) {
 	}
 }
 
-// manyShards is a directory of others.
+// manyShards is a catalog of others.
 type manyShards struct {
-	*directory
+	*fakeCatalog
 	views []shard.View
 }
 

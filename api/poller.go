@@ -84,8 +84,8 @@ func (b *poller) poll(ctx context.Context) {
 		b.series.sample(ctx, b)
 	}
 	b.series.recordTakeovers(events)
-	if b.s.shards.dir != nil {
-		b.series.recordPlans(b.s.shards.dir.Shards())
+	if b.s.shards.catalog != nil {
+		b.series.recordPlans(b.s.shards.catalog.Shards())
 	}
 	if !b.s.stream.hasStateReaders() || context.Cause(ctx) == context.Canceled {
 		return

@@ -126,20 +126,20 @@ func startFuzzed(t *testing.T) *fuzzed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	directory, err := catalog.New(catalog.Config{Registry: st.Registry()})
+	views, err := catalog.New(catalog.Config{Registry: st.Registry()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	unlimited := api.Rate{PerSecond: -1}
 	server, err := api.New(api.Config{
-		Store: st, Cache: peer, Shards: directory, Monitor: &api.Monitor{HTTP: beats, Intake: in},
+		Store: st, Cache: peer, Shards: views, Monitor: &api.Monitor{HTTP: beats, Intake: in},
 		Limits: api.Limits{Read: unlimited, Act: unlimited, Ingest: unlimited},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	fill(t, st)
-	for _, run := range []func(context.Context) error{peer.Run, in.Run, directory.Run, server.Run} {
+	for _, run := range []func(context.Context) error{peer.Run, in.Run, views.Run, server.Run} {
 		running.Go(func() { _ = run(ctx) })
 	}
 	<-peer.Ready()

@@ -21,11 +21,11 @@ const (
 // collect adds what the catalog knows. Labels are the names of shards, and ids and addresses of their nodes; there are
 // few, and they are bounded.
 func (p *shardPart) collect(m prometheus.Scrape) {
-	if p.dir == nil {
+	if p.catalog == nil {
 		return
 	}
 	m = m.With("understudy_")
-	age, err := p.dir.Freshness()
+	age, err := p.catalog.Freshness()
 	if age > 0 {
 		m.Gauge("shards_age_seconds", "Age of this server's knowledge of the shards.", age.Seconds())
 	}
@@ -35,7 +35,7 @@ func (p *shardPart) collect(m prometheus.Scrape) {
 		return
 	}
 	totals := map[string]int{}
-	for i, v := range p.dir.Shards() {
+	for i, v := range p.catalog.Shards() {
 		s := ViewShard(v)
 		totals[s.Health]++
 		if i < maxShardLabels {

@@ -22,7 +22,7 @@ var errNoShards = errors.New("this server has nothing to say of shards")
 
 // shardPart answers for the shards.
 type shardPart struct {
-	dir      catalog.AgedViews // nil: the server has nothing to say of shards
+	catalog  catalog.AgedViews // nil: the server has nothing to say of shards
 	registry shard.Registry
 	timeout  time.Duration
 	waits    *places
@@ -30,7 +30,7 @@ type shardPart struct {
 }
 
 func newShardPart(cfg Config, waits *places, running context.Context) *shardPart {
-	p := &shardPart{dir: cfg.Shards, timeout: cfg.Timeout, waits: waits, running: running}
+	p := &shardPart{catalog: cfg.Shards, timeout: cfg.Timeout, waits: waits, running: running}
 	if st, ok := cfg.Store.(store.Shards); ok {
 		p.registry = st.Registry()
 	}
@@ -55,7 +55,7 @@ func (p *shardPart) routes() []route {
 
 // check refuses requests where nothing is known of shards, and names that no shard can have.
 func (p *shardPart) check(r *http.Request) error {
-	if p.dir == nil {
+	if p.catalog == nil {
 		return errNoShards
 	}
 	if name := r.PathValue("shard"); name != "" {
@@ -66,15 +66,15 @@ func (p *shardPart) check(r *http.Request) error {
 
 // changed is closed at the next change; nil without shards.
 func (p *shardPart) changed() <-chan struct{} {
-	if p.dir == nil {
+	if p.catalog == nil {
 		return nil
 	}
-	return p.dir.Changed()
+	return p.catalog.Changed()
 }
 
 // view returns a shard as the catalog has it; one that it does not have yet is read.
 func (p *shardPart) view(ctx context.Context, name string) (shard.View, error) {
-	if v, ok := p.dir.Shard(name); ok {
+	if v, ok := p.catalog.Shard(name); ok {
 		return v, nil
 	}
 	return p.readView(ctx, name)
@@ -93,13 +93,13 @@ func (p *shardPart) list(w http.ResponseWriter, r *http.Request) error {
 	if q.err != nil {
 		return q.err
 	}
-	if _, err := p.dir.Freshness(); errors.Is(err, shard.ErrNotFound) {
+	if _, err := p.catalog.Freshness(); errors.Is(err, shard.ErrNotFound) {
 		return errNotReady
-	} else if err != nil && len(p.dir.Shards()) == 0 {
+	} else if err != nil && len(p.catalog.Shards()) == 0 {
 		return err
 	}
 	out := apitype.Shards{Shards: []apitype.Shard{}}
-	for _, v := range p.dir.Shards() {
+	for _, v := range p.catalog.Shards() {
 		if v.Row.Name <= after || !strings.Contains(strings.ToLower(v.Row.Name), text) {
 			continue
 		}
@@ -118,7 +118,7 @@ func (p *shardPart) list(w http.ResponseWriter, r *http.Request) error {
 
 // setAge says how old the answer is. While the store does not answer, what was known is given.
 func (p *shardPart) setAge(w http.ResponseWriter) {
-	if age, err := p.dir.Freshness(); err == nil || age > 0 {
+	if age, err := p.catalog.Freshness(); err == nil || age > 0 {
 		w.Header().Set("Age", strconv.Itoa(int(age.Seconds())))
 	}
 }
@@ -165,7 +165,7 @@ func waitParameter(r *http.Request) (time.Duration, error) {
 // waitUntil calls check at every change, and once a pollInterval, until it is done or the wait has passed. It
 // returns the last error of check.
 func (p *shardPart) waitUntil(w http.ResponseWriter, r *http.Request, wait time.Duration, check func(context.Context) (done bool, err error)) error {
-	changed := p.dir.Changed()
+	changed := p.catalog.Changed()
 	done, err := check(r.Context())
 	if done || wait == 0 {
 		return err
@@ -191,7 +191,7 @@ func (p *shardPart) waitUntil(w http.ResponseWriter, r *http.Request, wait time.
 		case <-p.running.Done():
 			return errStopping
 		}
-		changed = p.dir.Changed()
+		changed = p.catalog.Changed()
 		if done, err = check(r.Context()); done {
 			return err
 		}
@@ -217,14 +217,14 @@ func addShard(t *apitype.ShardTotals, s apitype.Shard) {
 	}
 }
 
-// views shows all shards, those that need attention before the others, and says why the directory is not up to date.
+// views shows all shards, those that need attention before the others, and says why the catalog is not up to date.
 func (p *shardPart) views() (out []apitype.Shard, trouble string) {
-	if p.dir == nil {
+	if p.catalog == nil {
 		return nil, ""
 	}
-	out = views(p.dir.Shards(), ViewShard)
+	out = views(p.catalog.Shards(), ViewShard)
 	slices.SortStableFunc(out, func(a, b apitype.Shard) int { return cmp.Compare(b.Alarm, a.Alarm) })
-	if _, err := p.dir.Freshness(); err != nil && !errors.Is(err, shard.ErrNotFound) {
+	if _, err := p.catalog.Freshness(); err != nil && !errors.Is(err, shard.ErrNotFound) {
 		trouble = lease.TruncateReason(err.Error())
 	}
 	return out, trouble
@@ -232,7 +232,7 @@ func (p *shardPart) views() (out []apitype.Shard, trouble string) {
 
 // state is what the page shows; nil without shards.
 func (p *shardPart) state() *apitype.ShardsState {
-	if p.dir == nil {
+	if p.catalog == nil {
 		return nil
 	}
 	out := &apitype.ShardsState{}

@@ -24,8 +24,8 @@ func nodeID(n int) string { return fmt.Sprintf("%040x", 0xabcdef00+n) }
 
 func nodeAt(n int) string { return fmt.Sprintf("10.0.0.%d:6379", n) }
 
-// directory shows what the store has, and counts who asks.
-type directory struct {
+// fakeCatalog shows what the store has, and counts who asks.
+type fakeCatalog struct {
 	registry shard.Registry
 	mu       sync.Mutex
 	changed  chan struct{}
@@ -33,25 +33,25 @@ type directory struct {
 	stale    error
 }
 
-func (d *directory) Shard(name string) (shard.View, bool) {
+func (d *fakeCatalog) Shard(name string) (shard.View, bool) {
 	v, err := d.registry.ReadView(context.Background(), name)
 	return v, err == nil
 }
 
-func (d *directory) Shards() []shard.View {
+func (d *fakeCatalog) Shards() []shard.View {
 	views, _ := d.registry.List(context.Background(), "", shard.MaxShards)
 	return views
 }
 
-func (d *directory) Changed() <-chan struct{} {
+func (d *fakeCatalog) Changed() <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.changed
 }
 
-func (d *directory) Freshness() (time.Duration, error) { return d.age, d.stale }
+func (d *fakeCatalog) Freshness() (time.Duration, error) { return d.age, d.stale }
 
-func (d *directory) tell() {
+func (d *fakeCatalog) tell() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	close(d.changed)
@@ -61,18 +61,18 @@ func (d *directory) tell() {
 // shardRig is a server whose store has a shard "orders" with the nodes 1 (the primary), 2 and 3.
 type shardRig struct {
 	*rig
-	dir *directory
+	catalog *fakeCatalog
 }
 
 func newShardRig(t *testing.T) *shardRig {
 	t.Helper()
 	st := memory.New(nil)
-	dir := &directory{registry: st.Registry(), changed: make(chan struct{}), age: 3 * time.Second}
-	s, err := New(Config{Store: st, Shards: dir})
+	known := &fakeCatalog{registry: st.Registry(), changed: make(chan struct{}), age: 3 * time.Second}
+	s, err := New(Config{Store: st, Shards: known})
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &shardRig{&rig{t: t, store: st, s: s}, dir}
+	g := &shardRig{&rig{t: t, store: st, s: s}, known}
 	g.shard("orders")
 	return g
 }
@@ -133,7 +133,7 @@ func (g *shardRig) decide(edit func(*shard.Row)) {
 	if _, err := g.store.Registry().UpdateRow(g.t.Context(), shard.RowUpdate{Row: row}); err != nil {
 		g.t.Fatal(err)
 	}
-	g.dir.tell()
+	g.catalog.tell()
 }
 
 func (g *shardRig) show() apitype.Shard {
@@ -231,7 +231,7 @@ func TestShardsAreListed(t *testing.T) {
 	for _, query := range []string{"limit=0", "limit=1001", "after=%00", "text=%0a", "trouble=yes"} {
 		g.do("GET", "/v1/shards?"+query, "").want(400, "invalid")
 	}
-	g.dir.stale = shard.ErrNotFound
+	g.catalog.stale = shard.ErrNotFound
 	g.do("GET", "/v1/shards", "").want(503, "not_ready")
 	state := g.s.shards.state()
 	if got := state.List[0]; got.Name != "bbb" || got.Alarm != 1 || state.Totals.Shards != 4 || state.Totals.Trouble != 1 {
@@ -249,8 +249,8 @@ func TestNoShards(t *testing.T) {
 	if strings.Contains(g.do("GET", "/metrics", "").Body, "understudy_shard") {
 		t.Error("… and metrics of them")
 	}
-	if _, err := New(Config{Store: struct{ store.Store }{g.store}, Shards: &directory{}}); !errors.Is(err, lease.ErrInvalid) {
-		t.Errorf("a directory without a store that keeps shards: %v", err)
+	if _, err := New(Config{Store: struct{ store.Store }{g.store}, Shards: &fakeCatalog{}}); !errors.Is(err, lease.ErrInvalid) {
+		t.Errorf("a catalog without a store that keeps shards: %v", err)
 	}
 }
 
@@ -453,12 +453,12 @@ func TestShardMetrics(t *testing.T) {
 		t.Errorf("metrics lack %s", want)
 	}
 	// A server that is cut off from the store says how old its knowledge is, and then no more of what was so once.
-	g.dir.stale = lease.ErrUnavailable
+	g.catalog.stale = lease.ErrUnavailable
 	for _, c := range []struct {
 		age       time.Duration
 		aged, all bool
 	}{{3 * time.Second, true, true}, {time.Minute, true, false}, {0, false, false}} {
-		g.dir.age = c.age
+		g.catalog.age = c.age
 		text = g.do("GET", "/metrics", "").Body
 		aged := strings.Contains(text, fmt.Sprintf("\nunderstudy_shards_age_seconds %v\n", c.age.Seconds()))
 		all, some := strings.Contains(text, "\nunderstudy_shard_up{"), strings.Contains(text, "\nunderstudy_shards{")
@@ -472,7 +472,7 @@ func TestShardMetrics(t *testing.T) {
 func TestShardsArePushed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newShardRig(t)
-		s := start(t, Config{Store: g.store, Shards: g.dir, Clock: bubbleClock{time.Now().Add(-time.Hour)}})
+		s := start(t, Config{Store: g.store, Shards: g.catalog, Clock: bubbleClock{time.Now().Add(-time.Hour)}})
 		r := newReader("", "", true)
 		s.stream.subscribe(r, -1)
 		defer s.stream.unsubscribe(r)
@@ -496,13 +496,13 @@ func TestShardsArePushed(t *testing.T) {
 		if !slices.Contains(first.Parts, "shards") || first.Shards.Totals.Shards != 1 {
 			t.Fatalf("parts %v, shards %+v", first.Parts, first.Shards)
 		}
-		state() // from here on only the time and the directory lead to another
+		state() // from here on only the time and the catalog lead to another
 		time.Sleep(minPollGap + minPollGap/2)
 		if more, _ := s.stream.pending(r); len(more) > 0 {
 			t.Fatalf("%d messages came though nothing has changed", len(more))
 		}
 		began := time.Now()
-		g.dir.tell()
+		g.catalog.tell()
 		state()
 		if took := time.Since(began); took > minPollGap {
 			t.Errorf("a change was shown after %v", took)

@@ -119,7 +119,7 @@ func (p *shardPart) waitForRequest(w http.ResponseWriter, r *http.Request, name,
 	var rev int64
 	var asked time.Time
 	err := p.waitUntil(w, r, wait, func(ctx context.Context) (done bool, err error) {
-		if v, ok := p.dir.Shard(name); ok && v.Row.Rev <= rev && time.Since(asked) < pollInterval {
+		if v, ok := p.catalog.Shard(name); ok && v.Row.Rev <= rev && time.Since(asked) < pollInterval {
 			return false, nil
 		}
 		asked = time.Now()

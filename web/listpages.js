@@ -90,9 +90,9 @@ export function listPages({ id, path, params, isShown = () => true, draw, say })
 }
 
 // listWhole shows a list that the state brings. If that brings the first rows alone, pages of it come from the path, with what the
-// filter has as the parameter by. With head, the first rows are those that matter most, and stay until the filter has a text.
+// filter has as the parameter contains. With head, the first rows are those that matter most, and stay until the filter has a text.
 // rows are those of an answer, has tells whether one has a text in small letters, words are those for one and for many rows.
-export function listWhole({ id, page: on = id, path, by = 'contains', rows, has, draw, words: [one, many], head = false }) {
+export function listWhole({ id, page: on = id, path, rows, has, draw, words: [one, many], head = false }) {
   const filter = byId(`${id}-filter`);
   let state = { list: [], total: 0 };
   let about = '';
@@ -107,7 +107,7 @@ export function listWhole({ id, page: on = id, path, by = 'contains', rows, has,
   const pages = listPages({
     id,
     path,
-    params: () => (text() ? { [by]: text() } : {}),
+    params: () => (text() ? { contains: text() } : {}),
     isShown: () => current() === on,
     draw: (answer) => { shown = rows(answer); },
     say: ({ number, following, failed }) => show([text() ? `${count(shown.length)}${following || number > 1 ? '' : ' match'}` : '', following || number > 1 ? `page ${number}` : '',

@@ -21,7 +21,6 @@ const chosen = new Map(); // shards that were opened or closed by hand
 const shards = listWhole({
   id: 'shards',
   path: '/v1/shards',
-  by: 'text',
   rows: (answer) => answer.shards,
   has: (s, text) => [s.shard, ...s.nodes.map((n) => n.address)].some((t) => t.toLowerCase().includes(text)),
   draw,

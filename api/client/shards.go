@@ -10,10 +10,10 @@ import (
 
 // ShardQuery selects shards.
 type ShardQuery struct {
-	After   string // Next of the page before: only shards after this one
-	Text    string // only shards whose name contains this
-	Trouble bool   // only those that need attention
-	Limit   int    // default 100, at most 1000
+	After    string // Next of the page before: only shards after this one
+	Contains string // only shards whose name contains this
+	Trouble  bool   // only those that need attention
+	Limit    int    // default 100, at most 1000
 }
 
 // Switchover asks for another primary while the present one is well.
@@ -34,7 +34,7 @@ type Failover struct {
 
 // Shards lists shards by name.
 func (c *Client) Shards(ctx context.Context, q ShardQuery) (apitype.Shards, error) {
-	return get[apitype.Shards](ctx, c, "/v1/shards", values("after", q.After, "text", q.Text, "trouble", q.Trouble, "limit", q.Limit))
+	return get[apitype.Shards](ctx, c, "/v1/shards", values("after", q.After, "contains", q.Contains, "trouble", q.Trouble, "limit", q.Limit))
 }
 
 // Shard returns a shard with its nodes.

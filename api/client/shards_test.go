@@ -1,7 +1,9 @@
 package client_test
 
 import (
+	"errors"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"testing"
 	"time"
@@ -14,6 +16,22 @@ import (
 	"github.com/understudy-ha/understudy/shard/catalog"
 	"github.com/understudy-ha/understudy/store/memory"
 )
+
+// TestNamesOfQueries: the parameters are called as in the lists of all parts.
+func TestNamesOfQueries(t *testing.T) {
+	asked := ""
+	c, err := client.New(client.Config{URL: "http://x", HTTP: &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+		asked = r.URL.RequestURI()
+		return nil, errors.New("not now")
+	})}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = c.Shards(t.Context(), client.ShardQuery{Contains: "ord", After: "a", Limit: 5, Trouble: true})
+	if want := "/v1/shards?after=a&contains=ord&limit=5&trouble=true"; asked != want {
+		t.Errorf("asked for %s, not %s", asked, want)
+	}
+}
 
 // serveShards serves a store with the shard "orders": a primary, and a replica that is silent.
 func serveShards(t *testing.T) (*client.Client, *memory.Store) {
@@ -75,8 +93,8 @@ func TestShards(t *testing.T) {
 	}
 	deadline := time.Now().Add(enough)
 	var list apitype.Shards
-	for len(list.Shards) == 0 && time.Now().Before(deadline) { // until the directory has read them
-		list, err = c.Shards(ctx, client.ShardQuery{Trouble: true, Text: "ORD", Limit: 5})
+	for len(list.Shards) == 0 && time.Now().Before(deadline) { // until the catalog has read them
+		list, err = c.Shards(ctx, client.ShardQuery{Trouble: true, Contains: "ORD", Limit: 5})
 	}
 	if err != nil || len(list.Shards) != 1 || list.Shards[0].Name != "orders" {
 		t.Errorf("shards %+v, %v", list, err)

@@ -58,11 +58,11 @@ func (a *app) serveInProcess(ctx context.Context, st store.Store, running bool, 
 	}
 	parts := []func(context.Context) error{}
 	if shards, ok := st.(store.Shards); ok {
-		dir, err := catalog.New(catalog.Config{Registry: shards.Registry(), Logger: a.Log})
+		views, err := catalog.New(catalog.Config{Registry: shards.Registry(), Logger: a.Log})
 		if err != nil {
 			return err
 		}
-		cfg.Shards, parts = dir, append(parts, dir.Run)
+		cfg.Shards, parts = views, append(parts, views.Run)
 	}
 	server, err := api.New(cfg)
 	if err != nil {

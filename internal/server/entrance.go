@@ -17,7 +17,7 @@ import (
 type entrance struct {
 	*startlistener.Door                     // of the page and the API
 	cert                *certificate        // nil without TLS
-	guide               net.Listener        // for Sentinel clients; nil without
+	sentinel            net.Listener        // for Sentinel clients; nil without
 	sockets             *nameSockets        // for DNS; nil without
 	beside              []*shardagent.Flags // agents, which listen already
 	demo                http.Handler        // of the demonstration whose page this is; nil in a server
@@ -49,7 +49,7 @@ func openEntrance(cfg *settings.Server, waits string, log *slog.Logger) (_ *entr
 
 func (e *entrance) openRest(cfg *settings.Server, log *slog.Logger) (err error) {
 	if c := cfg.Sentinel; c != nil {
-		if e.guide, err = startlistener.Listen("sentinel", c.Listen); err != nil {
+		if e.sentinel, err = startlistener.Listen("sentinel", c.Listen); err != nil {
 			return err
 		}
 	}
@@ -78,18 +78,18 @@ func (e *entrance) closeAll(ctx context.Context) {
 		f.Close(ctx)
 	}
 	e.sockets.close()
-	if e.guide != nil {
-		_ = e.guide.Close()
+	if e.sentinel != nil {
+		_ = e.sentinel.Close()
 	}
 	e.Door.Close(ctx)
 }
 
-// guideAt is where Sentinel clients are answered, for the log; "" is nowhere.
-func (e *entrance) guideAt() string {
-	if e.guide == nil {
+// sentinelAt is where Sentinel clients are answered, for the log; "" is nowhere.
+func (e *entrance) sentinelAt() string {
+	if e.sentinel == nil {
 		return ""
 	}
-	return e.guide.Addr().String()
+	return e.sentinel.Addr().String()
 }
 
 // listen refuses what is not safe to listen on.

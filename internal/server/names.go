@@ -76,7 +76,7 @@ func serveNames(d *settings.DNS, at *nameSockets, log *slog.Logger, roles []stri
 		Store: st, Notifier: k.Notifier(), Roles: roles, MaxAge: most, Interval: min(k.Timing().Interval, most/2), Logger: log,
 	}
 	if shards != nil {
-		cfg.Shards = shards.dir
+		cfg.Shards = shards.catalog
 	}
 	resolver, err := resolve.NewResolver(cfg)
 	if err != nil {

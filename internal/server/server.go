@@ -84,7 +84,7 @@ func serveOn(ctx context.Context, h *instance.Host, cfg *settings.Server, e *ent
 	part("http", e.Wait)
 	part("watchdog", func(ctx context.Context) error { return watchServer(ctx, e, s.keepers) })
 	h.Log.Info("serving", "url", cfg.Scheme()+"://"+e.Addr, "store", termtext.URL(h.StoreURL), "roles", len(cfg.Roles), "jobs", len(cfg.Jobs), "queues", len(cfg.Queues), "cache", cfg.Cache != nil,
-		"monitor", s.monitor != nil, "sentinel", e.guideAt(), "shards", len(cfg.Shards), "dns", e.sockets.where(), "hooks", len(cfg.Hooks))
+		"monitor", s.monitor != nil, "sentinel", e.sentinelAt(), "shards", len(cfg.Shards), "dns", e.sockets.where(), "hooks", len(cfg.Hooks))
 	sdnotify.Ready()
 	parts.Go(func() { memtrim.AfterStart(ctx) })
 	if again != nil {
@@ -144,7 +144,7 @@ func (s *served) make(ctx context.Context) (err error) {
 			return fmt.Errorf("cache: %w", err)
 		}
 	}
-	if s.shards, err = serveShards(h.Log, cfg, s.guide, s.store); err != nil {
+	if s.shards, err = serveShards(h.Log, cfg, s.sentinel, s.store); err != nil {
 		return err
 	}
 	if s.names, err = serveNames(cfg.DNS, s.entrance.sockets, h.Log, cfg.RoleNames(), s.store, s.keeper, s.shards); err != nil {
@@ -216,7 +216,7 @@ func (s *served) api(addr string) api.Config {
 		out.Cache, out.CacheType = s.peer.Peer, cfg.Cache.ContentType
 	}
 	if s.shards != nil {
-		out.Shards = s.shards.dir
+		out.Shards = s.shards.catalog
 	}
 	return out
 }

@@ -16,13 +16,13 @@ import (
 
 // servedShards is what a server knows of shards, and who is told.
 type servedShards struct {
-	dir      *catalog.Catalog
-	guide    *sentinel.Server // nil without one
+	catalog  *catalog.Catalog
+	sentinel *sentinel.Server // nil without one
 	listener net.Listener
 }
 
 // serveShards makes it. Nothing runs yet. A store that keeps no shards gives nil.
-func serveShards(log *slog.Logger, cfg *settings.Server, guide net.Listener, st store.Store) (*servedShards, error) {
+func serveShards(log *slog.Logger, cfg *settings.Server, listener net.Listener, st store.Store) (*servedShards, error) {
 	shards, err := instance.Shards(st)
 	if err != nil {
 		if cfg.Sentinel == nil {
@@ -31,16 +31,16 @@ func serveShards(log *slog.Logger, cfg *settings.Server, guide net.Listener, st 
 		return nil, err
 	}
 	out := &servedShards{}
-	directory := catalog.Config{Registry: shards.Registry(), Logger: log}
+	config := catalog.Config{Registry: shards.Registry(), Logger: log}
 	if cfg.DNS != nil {
-		directory.Most = min(time.Duration(cfg.DNS.TTLMax), resolve.DefaultMaxAge)
+		config.Most = min(time.Duration(cfg.DNS.TTLMax), resolve.DefaultMaxAge)
 	}
-	if out.dir, err = catalog.New(directory); err != nil {
+	if out.catalog, err = catalog.New(config); err != nil {
 		return nil, err
 	}
 	if c := cfg.Sentinel; c != nil {
-		out.listener = guide
-		if out.guide, err = sentinel.New(sentinel.Config{Where: out.dir, Password: c.Secret(), Logger: log}); err != nil {
+		out.listener = listener
+		if out.sentinel, err = sentinel.New(sentinel.Config{Where: out.catalog, Password: c.Secret(), Logger: log}); err != nil {
 			return nil, err
 		}
 	}
@@ -51,8 +51,8 @@ func (s *servedShards) start(part func(string, func(context.Context) error)) {
 	if s == nil {
 		return
 	}
-	part("shards", s.dir.Run)
-	if s.guide != nil {
-		part("sentinel", func(ctx context.Context) error { return s.guide.Serve(ctx, s.listener) })
+	part("shards", s.catalog.Run)
+	if s.sentinel != nil {
+		part("sentinel", func(ctx context.Context) error { return s.sentinel.Serve(ctx, s.listener) })
 	}
 }
