@@ -43,7 +43,7 @@ func TestStatusFits(t *testing.T) {
 	if n := strings.Count(text, "\n"); n > 40 {
 		t.Errorf("%d lines:\n%s", n, text)
 	}
-	for _, want := range []string{"\nvacant ", "\nover ", "\nstuck ", "needs attention: 1500\n", "… and 498 more: role list\n"} {
+	for _, want := range []string{"\nvacant ", "\nover ", "\nstuck ", "needs attention: 1500\n", " is not a member; ", "… and 498 more: role list\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not shown:\n%s", want, text)
 		}

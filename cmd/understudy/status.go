@@ -241,7 +241,7 @@ func (s status) writeCache(b *strings.Builder) {
 	state := "may fetch"
 	switch {
 	case !s.Cache.Member:
-		state = "is no member"
+		state = "is not a member"
 	case s.Cache.Partitioned:
 		state = "is partitioned"
 	}

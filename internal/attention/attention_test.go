@@ -215,8 +215,8 @@ func shards() (out []shardCase) {
 	is("another lineage", minor, node(func(n *apitype.ShardNode) { n.InStep = false }), "(warn orders: the data of b:1 is of another lineage: it cannot be promoted)")
 	is("a link that is down", minor, node(func(n *apitype.ShardNode) { n.LinkUp = new(false) }), "(warn orders: b:1 does not follow the primary: its link is down)")
 	is("a node with trouble", minor, node(func(n *apitype.ShardNode) { n.Trouble = "its disk is full" }), "(warn orders: b:1: its disk is full)")
-	is("no member yet", minor, func(s *apitype.Shard) { s.Nodes = append(s.Nodes, replica()); s.Nodes[2].Member = false },
-		"(warn orders: b:1 is no member yet, and cannot be promoted)")
+	is("not a member yet", minor, func(s *apitype.Shard) { s.Nodes = append(s.Nodes, replica()); s.Nodes[2].Member = false },
+		"(warn orders: b:1 is not a member yet, and cannot be promoted)")
 	is("one member", calm, func(s *apitype.Shard) { s.Nodes = s.Nodes[:1] }, "(warn orders: it has one member: nothing could take over)")
 	is("fence not armed", calm, func(s *apitype.Shard) { s.Nodes[0].Armed = false },
 		"(warn orders: the fence of its primary is not armed: if it fell silent, an operator would have to decide)")

@@ -94,7 +94,7 @@ func judgeNode(name string, n apitype.ShardNode) (out []Need) {
 		say(trouble, "see to it", "the node %s is %s", n.Address, n.Condition)
 	case n.Primary:
 	case !n.Member:
-		say(sync, "wait for its first copy", "%s is no member yet, and cannot be promoted", n.Address)
+		say(sync, "wait for its first copy", "%s is not a member yet, and cannot be promoted", n.Address)
 	case !n.InStep:
 		say(sync, "look at its log; agents copy it again by themselves where that loses nothing", "the data of %s is of another lineage: it cannot be promoted", n.Address)
 	case n.LinkUp != nil && !*n.LinkUp:

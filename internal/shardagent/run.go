@@ -332,7 +332,7 @@ func (t logState) logSince(log *slog.Logger, was logState) {
 		log.Info("the node is a member: it may be promoted")
 	}
 	if !t.member && was.member {
-		log.Warn("the node is no member any more")
+		log.Warn("the node is not a member any more")
 	}
 	if t.open != was.open {
 		if t.open {
