@@ -27,7 +27,7 @@ var operationsOfJobs = map[string]operation{
 		id: "nextRun", tag: "jobs",
 		summary:     "Wait for the next run of a job, and get it",
 		description: "The caller's session gets the job's lease, and runs it: renew the session meanwhile, and stop when that fails. Asking again while the run is on answers with the same run, so that a request whose answer was lost can be repeated.",
-		params:      []param{waitForEnd},
+		params:      []param{{name: "wait", about: "How long to wait until a run is due, such as 30s; at most 1m. Default: not at all."}},
 		in:          apitype.NextRun{},
 		answers:     []reply{{200, "The run, which is the caller's to start", apitype.Run{}, ""}, {204, "Nothing came due", nil, ""}},
 		errors:      "410",

@@ -52,7 +52,7 @@ func (a *app) cacheHTTP(c *cobra.Command) *cacheHTTP {
 }
 
 func (h *cacheHTTP) registerWait(c *cobra.Command, d time.Duration, what string) {
-	c.PersistentFlags().DurationVar(&h.wait, "timeout", d, "wait this long for "+what+", at most 5m")
+	c.PersistentFlags().DurationVar(&h.wait, "timeout", d, "wait this long for "+what)
 }
 
 // client checks the flags; nothing is sent yet.
@@ -108,7 +108,7 @@ way, that is the one.`,
 		},
 	}
 	h = a.cacheHTTP(c)
-	h.registerWait(c, 10*time.Second, "the value")
+	h.registerWait(c, 10*time.Second, "the value, at most 5m")
 	return c
 }
 
@@ -177,7 +177,7 @@ removes when it is back; how many have confirmed is printed.`,
 	c.Flags().StringVar(&prefix, "prefix", "", "remove all keys that begin with `P`")
 	c.Flags().BoolVar(&all, "all", false, "remove every key")
 	h = a.cacheHTTP(c)
-	h.registerWait(c, callTimeout, "the peers to confirm")
+	h.registerWait(c, callTimeout, "the peers to confirm, at most 10s")
 	return c
 }
 

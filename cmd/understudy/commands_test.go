@@ -106,6 +106,27 @@ func TestExamples(t *testing.T) {
 	walk(root)
 }
 
+// TestHelpPromises: help says what holds, where it once said more or something else.
+func TestHelpPromises(t *testing.T) {
+	for command, want := range map[string]string{
+		"serve":          "an address that is not loopback needs a token and TLS",
+		"shard agent":    "A takeover within one to three seconds",
+		"shard failover": "Writes that the old primary accepts until it is closed are lost on top of that",
+		"cache remove":   "wait this long for the peers to confirm, at most 10s",
+		"cache refresh":  "wait this long for the value, at most 5m",
+		"config check":   "the longest takeover time if this instance dies while another works",
+		"config example": "or they conflict with other keys in the file",
+		"doctor":         "no other user can read the secret files",
+		"job run":        "of scheduled times at which no instance was up, run: one",
+		"queue cancel":   "A message that the target has left undecided for a long time",
+	} {
+		var out bytes.Buffer
+		if code := run(t.Context(), append(strings.Fields(command), "--help"), &out, io.Discard); code != exitOK || !strings.Contains(strings.Join(strings.Fields(out.String()), " "), want) {
+			t.Errorf("%s --help does not say %q:\n%s", command, want, out.String())
+		}
+	}
+}
+
 // TestOldNameOfQueueList: what selects messages selects no queues, by the old name neither.
 func TestOldNameOfQueueList(t *testing.T) {
 	for _, flag := range []string{"--state=failed", "--key=k", "--limit=3"} {

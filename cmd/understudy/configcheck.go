@@ -32,7 +32,7 @@ func (a *app) configCheckCommand() *cobra.Command {
 		Short: "Check a file as the server would, and print what it would run and how fast it is taken over",
 		Long: `Check a file as "understudy serve -c FILE" does before it starts, with the environment and the files of secrets
 that it names, but without a store: exit 2 and all that is wrong, with lines. If nothing is, print each part
-that would run, and the longest that its work rests when this instance dies and another is well.`,
+that would run, and the longest takeover time if this instance dies while another works.`,
 		Example: `  understudy config check /etc/understudy.yaml
   understudy config check understudy.yaml -o json | jq -r '.parts[] | "\(.part) \(.name): \(.worst_ms) ms"'`,
 		Args: exactly("FILE"),

@@ -14,8 +14,8 @@ func (a *app) configExampleCommand() *cobra.Command {
 		Use:   "example",
 		Short: "Print a commented file with every key",
 		Long: `Print a file with every key that "understudy serve -c" knows, and what each is for. It passes "config
-check" as it is. Keys with a # before them are left out: because they name files that you would have to make, or exclude
-others that stand there.`,
+check" as it is. Keys with a # before them are left out: because they name files that you would have to make, or they
+conflict with other keys in the file.`,
 		Example: `  understudy config example >understudy.yaml
   understudy config example | grep -v '^ *#'`,
 		Args: noArgs,

@@ -34,9 +34,9 @@ func (a *app) doctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Check the store and every part, and report what would happen at a crash",
 		Long: `Check that the store can be reached, how long it takes against the timings, its clock, its schema and its
-limits; then every part that is in use: roles without a holder, queues, jobs, the monitor, shards; and that nobody else
-on this host can read the files of secrets. It starts a session of
-its own for the measurement, and ends it. At the end it reports what would happen if an instance crashed now.
+limits; then every part that is in use: roles without a holder, queues, jobs, the monitor, shards; and that no other user
+can read the secret files. It starts a session of its own for the measurement, and ends it. At the end it reports what
+would happen if an instance crashed now.
 
 With -c the store and the timings are those of a server's file, and each part of the file is reported. With --server it also
 asks running servers, agents of shards, or peers of a cache how they are: any number, of which it compares the versions.

@@ -43,8 +43,8 @@ twice; a Scabbard circuit can end by that, and no restart repairs it. Look for i
 or that it has not decided for long, and then after later messages of its key. With --all-blocked the argument is a queue, and every
 message that blocks a key of it is dead-lettered.`),
 			a.queueActCommand(dispatch.Cancel, "Remove messages that were never sent",
-				`Remove messages that were never sent. They end as cancelled. One that the target has not decided for
-long can be removed too; the target may still act on it, and then after later messages of its key.`))
+				`Remove messages that were never sent. They end as cancelled. A message that the target has left undecided
+for a long time can be removed too; the target may still act on it, and then after later messages of its key.`))
 	}
 	queues := a.queueListCommand()
 	queues.Use = "queues [QUEUE]"

@@ -30,8 +30,8 @@ func (a *app) serveCommand() *cobra.Command {
 		Long: `Serve the page, the HTTP API (/v1, described at /openapi.json), server-sent events,
 /metrics, /healthz and /readyz on one port, and run what the file lists: campaign for roles, deliver
 queues, monitor, be the peer of a cache, run agents of shard nodes. "understudy config example" prints a file with
-every key. It listens on 127.0.0.1:7600 by default; any other address needs a token. With
---sentinel it also answers clients that find the primaries of shards through Redis Sentinel.
+every key. It listens on 127.0.0.1:7600 by default; an address that is not loopback needs a token and TLS.
+With --sentinel it also answers clients that find the primaries of shards through Redis Sentinel.
 
 A flag goes before the environment (UNDERSTUDY_LISTEN and so on), and that before the file.
 

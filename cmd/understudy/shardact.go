@@ -146,8 +146,9 @@ func (a *app) shardFailoverCommand() *cobra.Command {
 failed over too often recently. To replace a healthy primary, use "shard switchover".
 
 With --force, also replace a primary that may not be lost, or promote a replica that lacks data: what it lacks is lost.
-Without --lose it only prints what that would be, and with which number to go on. First make sure that the old
-primary is dead or cut off from its clients: what is written to it afterwards is lost, too.`,
+Without --lose it only prints what that would be by the nodes' latest reports, and with which number to go on. Writes
+that the old primary accepts until it is closed are lost on top of that: first make sure that it is dead, or cut off
+from its clients.`,
 		Example: `  understudy shard failover orders
   understudy shard failover orders --to 10.0.0.2:6379 --force
   understudy shard failover orders --to 10.0.0.2:6379 --force --lose 4096`,
@@ -171,7 +172,7 @@ primary is dead or cut off from its clients: what is written to it afterwards is
 	}
 	f.register(c)
 	c.Flags().BoolVar(&force, "force", false, "even if that loses writes: prints what would be lost, unless --lose allows it")
-	c.Flags().Int64Var(&lose, "lose", -1, "with --force: at most `N` transactions (bytes, on Redis) may be lost")
+	c.Flags().Int64Var(&lose, "lose", -1, "with --force: go on if at most `N` transactions (bytes, on Redis) would be lost by the latest reports")
 	return c
 }
 

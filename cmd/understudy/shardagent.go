@@ -40,7 +40,7 @@ An unsafe timing is refused: T ≥ 3·I and a fifth of T, in which the fence clo
   # A Redis that the agent starts:
   understudy shard agent orders --node 127.0.0.1:7001 --data ./n1 -- redis-server --port 7001 --save ""
 
-  # A takeover within a second, from a shard of which no write may lack a replica:
+  # A takeover within one to three seconds, from a shard of which no write may lack a replica:
   understudy shard agent orders --node 10.0.0.1:6379 --data /var/lib/understudy --interval 200ms --timeout 1s --min-replicas 1`,
 		Args: agentArgs,
 		RunE: func(c *cobra.Command, args []string) error {
