@@ -14,7 +14,7 @@ func Trigger(who string) Decision {
 		switch {
 		case j.Version == 0 || j.ForgottenBy != "":
 			return Change{}, fmt.Errorf("%w: job %q", ErrNotFound, j.Name)
-		case d.queued() >= MaxQueued:
+		case d.Job.queued() >= MaxQueued:
 			return Change{}, fmt.Errorf("%w: %d runs of job %q are queued already", ErrBusy, MaxQueued, j.Name)
 		}
 		// Scheduled times are whole seconds, so that the key is another's by neither.

@@ -60,8 +60,13 @@ func (j Job) OverdueSince(now time.Time) (since time.Time, overdue bool) {
 		return since, false
 	}
 	since = j.DueAt()
-	if _, on := j.Running(); on {
+	switch _, on := j.Running(); {
+	case on && j.isBehind():
+		return time.Time{}, false
+	case on:
 		since = j.startsAt(j.Next) // whoever runs it decides about the next time as soon as it comes
+	case !since.IsZero() && since.Before(j.Last.Ended) && !j.Last.Ended.After(now):
+		since = j.Last.Ended // what is queued waited for that run
 	}
 	return since, !since.IsZero() && now.Sub(since) > OverdueAfter
 }

@@ -99,17 +99,8 @@ func (d *pendingChange) note(text string, term int64) {
 	d.Event = history.Event{Part: Space, Subject: d.Job.Name, Reason: lease.TruncateReason(text), Term: term}
 }
 
-func (d *pendingChange) queued() (n int) {
-	for _, r := range d.Job.Open {
-		if r.State == Queued {
-			n++
-		}
-	}
-	return n
-}
-
 func (d *pendingChange) queue(scheduled time.Time, trigger string) {
-	if d.queued() >= MaxQueued {
+	if d.Job.queued() >= MaxQueued {
 		d.end(Run{Scheduled: scheduled, Trigger: trigger}, Skipped, fmt.Sprintf("%d runs are queued already", MaxQueued))
 		return
 	}
@@ -127,6 +118,9 @@ func (d *pendingChange) seekNext(after time.Time) {
 	d.Job.Next = d.Job.times().Next(after)
 	if !d.Job.Next.IsZero() {
 		d.Job.Next = d.Job.Next.UTC()
+	}
+	if d.Job.Next.After(d.Job.Behind) {
+		d.Job.Behind = time.Time{}
 	}
 }
 
@@ -293,6 +287,8 @@ func (d *pendingChange) start(h Holder) {
 	}
 }
 
+const nobody = "no instance was there"
+
 // decideOverdue decides about each time that has come while no run was on.
 func (d *pendingChange) decideOverdue() {
 	j := d.Job
@@ -300,21 +296,13 @@ func (d *pendingChange) decideOverdue() {
 		return
 	}
 	times, latest := j.times(), d.latestDue()
-	const nobody = "no instance was there"
 	late := d.now.Sub(j.startsAt(latest))
 	switch rule := j.Definition.Missed; {
 	// A paused job still says for each time that it did not run.
 	case j.PausedBy != "":
 		d.passOver(latest, Skipped, "paused by "+j.PausedBy)
-	// One after the other, of the last day, and no more than may be queued: the rest is decided once these have run.
 	case rule == MissedAll:
-		if old := d.now.Add(-maxGone); j.Next.Before(old) {
-			d.passOver(times.Last(j.Next.Add(-1), old), MissedRun, nobody)
-		}
-		for next := d.Job.Next; !next.IsZero() && !next.After(latest) && d.queued() < MaxQueued; next = d.Job.Next {
-			d.queue(next, "")
-			d.moveOn(next)
-		}
+		d.queueMissed(latest)
 	// A minute is how late an instance that was there may be.
 	case rule == MissedSkip && late > onTime:
 		d.passOver(latest, MissedRun, nobody)
@@ -326,6 +314,37 @@ func (d *pendingChange) decideOverdue() {
 		d.queue(latest, "")
 		d.moveOn(latest)
 	}
+}
+
+// queueMissed queues the times of the last day up to the latest that came while no run was on, and no more than may be queued: the rest
+// waits, as [Job.Behind], until these have run. What comes while they run overlaps with them: it is skipped then, unless overlaps queue.
+func (d *pendingChange) queueMissed(latest time.Time) {
+	last := d.Job.Behind
+	// A time that came while no run was on must run, and with it all before it: nothing tells them apart any more.
+	if last.IsZero() || d.Job.Definition.Overlap == Queue || d.cameIdle() {
+		last = latest
+	}
+	if old := d.now.Add(-maxGone); d.Job.Next.Before(old) {
+		d.passOver(d.Job.times().Last(d.Job.Next.Add(-1), old), MissedRun, "it could not run within a day")
+	}
+	waits := func(until time.Time) bool { return !d.Job.Next.IsZero() && !d.Job.Next.After(until) }
+	for waits(last) && d.Job.queued() < MaxQueued {
+		next := d.Job.Next
+		d.queue(next, "")
+		d.moveOn(next)
+	}
+	switch {
+	case waits(last):
+		d.Job.Behind = last
+	case waits(latest):
+		d.passOver(latest, Skipped, "the runs before it were on")
+	}
+}
+
+// cameIdle reports whether a time may have come since the last run ended. Nobody knows when one ended that was lost.
+func (d *pendingChange) cameIdle() bool {
+	last := d.Job.Last
+	return last.State == Lost || !d.Job.times().Last(last.Ended.Add(-ms(d.Job.Definition.JitterMS)), d.now).IsZero()
 }
 
 // latestDue is the latest time that has come, if the next has.
@@ -361,10 +380,12 @@ func (d *pendingChange) overlap(r Run) {
 	case !came():
 	case d.Job.PausedBy != "":
 		d.passOver(d.latestDue(), Skipped, "paused by "+d.Job.PausedBy)
+	// Times are decided about in their order: these follow those that wait to be queued.
+	case d.Job.isBehind():
 	case d.Job.Definition.Overlap == Forbid:
 		d.passOver(d.latestDue(), Skipped, "the run of "+r.Scheduled.Format(time.RFC3339)+" was on")
 	default:
-		for n := 0; n < MaxQueued && came(); n++ {
+		for n := 0; n < MaxQueued && came() && !d.Job.isBehind(); n++ {
 			next := d.Job.Next
 			d.queue(next, "")
 			d.moveOn(next)

@@ -227,6 +227,10 @@ func TestMissedForLong(t *testing.T) {
 		t.Errorf("%v runs, which is more than a day ago", oldest)
 	}
 	n := b.job.Open[len(b.job.Open)-1].Scheduled
+	b.now = at("+3 09:00:29")
+	if b.apply(Overlapping(Holder{Term: 1})); b.job.Ended[Skipped] != 0 {
+		t.Errorf("%d were skipped that were due when nothing ran", b.job.Ended[Skipped])
+	}
 	b.finish("+3 09:00:30", Succeeded)
 	if b.claim("+3 09:00:31", 2); !b.job.Next.After(n) || len(b.job.Open) != MaxQueued {
 		t.Errorf("the rest does not move up: next at %v, %d open", b.job.Next, len(b.job.Open))

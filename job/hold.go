@@ -138,7 +138,7 @@ func (e *execution) watchOverlaps(ctx context.Context, h Holder, j Job) {
 	now, err := e.task.Started, error(nil) // most runs end before the next time
 	for ; ; now, err = e.reread(ctx, &j) {
 		wait := often
-		if err == nil && !j.Next.IsZero() {
+		if err == nil && !j.Next.IsZero() && !j.isBehind() {
 			wait = max(j.startsAt(j.Next).Sub(now), time.Millisecond)
 		}
 		if !lease.Sleep(ctx, e.Keeper.Clock(), min(wait, often)) {

@@ -200,6 +200,8 @@ type Job struct {
 	Next time.Time `json:"next,omitzero"`
 	// Decided is the latest scheduled time that something was decided about.
 	Decided time.Time `json:"decided,omitzero"`
+	// Behind is the latest of the times that [MissedAll] has yet to queue, because no more may be queued now; zero when there are none.
+	Behind time.Time `json:"behind,omitzero"`
 	// Triggered is the key of the latest run that was asked for.
 	Triggered time.Time `json:"triggered,omitzero"`
 	// Term is the lowest under which a run may be claimed: the highest under which one was, or the one after.
@@ -234,6 +236,21 @@ func (j Job) Running() (Run, bool) {
 func (j Job) RunningUnder(term int64) (Run, bool) {
 	r, on := j.Running()
 	return r, on && r.Term == term
+}
+
+// isBehind reports whether the next time waits for a place among the queued runs: nothing is decided about it while a run is on.
+func (j Job) isBehind() bool {
+	full := j.Definition.Missed == MissedAll && j.Definition.Overlap == Queue && j.queued() >= MaxQueued
+	return !j.Next.IsZero() && (full || !j.Next.After(j.Behind))
+}
+
+func (j Job) queued() (n int) {
+	for _, r := range j.Open {
+		if r.State == Queued {
+			n++
+		}
+	}
+	return n
 }
 
 // DueAt is when an instance should attend to the job, by the store's clock: when its next run is due, or at once while

@@ -345,6 +345,29 @@ func TestOverlaps(t *testing.T) {
 	}
 }
 
+// An instance that works off more missed runs than may be queued is not busy with what waits.
+func TestMissedAllWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, func(context.Context, job.Task) error { time.Sleep(20 * time.Second); return nil })
+		def := every("1m")
+		def.Missed = job.MissedAll
+		if _, err := s.store.Jobs().Change(t.Context(), "j", job.Define("j", def)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Hour)
+		var changes atomic.Int64
+		count := func(job.Job) { changes.Add(1) }
+		s.node("a", def).jobs.changed.Store(&count)
+		time.Sleep(3 * time.Hour)
+		if j := s.job(); len(j.Open) > 1 || j.Ended[job.Succeeded] < 300 || j.Next.Before(time.Now()) || j.Ended[job.MissedRun] > 0 {
+			t.Errorf("next at %v, %d open, %v", j.Next, len(j.Open), j.Ended)
+		}
+		if runs := int64(len(s.started())); changes.Load() > 5*runs {
+			t.Errorf("%d changes for %d runs", changes.Load(), runs)
+		}
+	})
+}
+
 type exitError int
 
 func (e exitError) Error() string { return fmt.Sprint("exit code ", int(e)) }

@@ -74,6 +74,12 @@ func JobTwins() []JobTwin {
 			Decide: after(func(was job.Job, c *job.Change) {
 				c.Job.Ended[job.MissedRun] = was.Ended[job.MissedRun]
 			})},
+		{Name: "what cannot be queued is skipped", Caught: "was due when nothing ran",
+			Need: func(s *JobSetup) {
+				s.Def.Missed, s.Def.Overlap, s.Begin = job.MissedAll, job.Forbid, 0
+				s.farBehind(newDice(s.Seed, 1))
+			},
+			Decide: after(func(_ job.Job, c *job.Change) { c.Job.Behind = time.Time{} })},
 		{Name: "a lost run is started again", Caught: "was not declared safe",
 			Need: func(s *JobSetup) { s.Def.Retries = 0 },
 			Decide: func(_ *jobNode, decide job.Decision) job.Decision {

@@ -31,6 +31,8 @@ type JobSetup struct {
 	Network leasetest.Network
 	// Between is the longest from one fault to the next, Outage the longest of the store.
 	Between, Outage time.Duration
+	// CatchUp is how long the job may take in the end for what came during outages, beside the usual.
+	CatchUp time.Duration
 	// Freezes has instances frozen at any point, Steps the store's clock stepped.
 	Freezes, Steps bool
 	Twin           JobTwin
@@ -73,7 +75,21 @@ func DrawJob(seed uint64) JobSetup {
 		s.Network.Lose = 0.1 * float64(d.n(101)) / 100
 		s.Network.Refuse, s.Network.Duplicate, s.Network.Late, s.Network.LoseWake = 0.02, 0.04, 0.03, 0.2
 	}
+	if d := newDice(seed, 0x626568696e64); s.Def.Missed == job.MissedAll && s.Begin == 0 && !s.Steps && d.hit(0.2) {
+		s.farBehind(d)
+	}
 	return s
+}
+
+// farBehind has outages of the store in which more times come than may be queued.
+func (s *JobSetup) farBehind(d *dice) {
+	period := time.Duration(1+d.n(3)) * time.Second
+	s.Def.Schedule = fmt.Sprintf("every %v", period)
+	s.Timing = lease.Timing{Interval: time.Second, Timeout: d.between(3500*time.Millisecond, 8*time.Second)}
+	s.Grace, s.Takes = 200*time.Millisecond, d.upTo(period)
+	s.Outage = d.between(job.MaxQueued, 3*job.MaxQueued) * period
+	s.Between, s.Length, s.CatchUp = s.Outage/2, 3*s.Outage, 4*s.Outage
+	s.Steps, s.Def.JitterMS, s.Def.DeadlineMS = false, 0, 0
 }
 
 // atChangeOfClocks has a crontab in Berlin, where the clock is put back, or on, in the middle of the run. A bubble begins with the
@@ -108,7 +124,7 @@ func DrawJobYear(seed uint64) JobSetup {
 	s.Nodes, s.Grace, s.Takes = 2+d.n(2), 30*time.Second, d.upTo(3*time.Hour)
 	s.Begin, s.Length = d.upTo(30*year), year
 	s.Between, s.Outage = d.between(time.Hour, 10*day), d.between(time.Hour, 20*day)
-	s.Steps, s.Def.JitterMS, s.Def.DeadlineMS = false, 0, 0
+	s.Steps, s.Def.JitterMS, s.Def.DeadlineMS, s.CatchUp = false, 0, 0, 0
 	s.Network.MaxDelay = d.upTo(10 * time.Second)
 	return s
 }
@@ -262,7 +278,7 @@ func (w *jobWorld) recover() JobResult {
 		n.link.Change(func(l *leasetest.Network) { *l = w.network() })
 	}
 	// A clock that was stepped back shows times again that were decided about; nothing is due before they have passed.
-	pause(10*w.setup.Timing.Timeout + 2*w.setup.Takes + w.ahead - time.Duration(w.stepped.Load()))
+	pause(10*w.setup.Timing.Timeout + 2*w.setup.Takes + w.setup.CatchUp + w.ahead - time.Duration(w.stepped.Load()))
 	w.judge.quiet.Store(true)
 	pause(w.calmLength())
 	w.end()
