@@ -84,9 +84,7 @@ func (e *execution) work(ctx context.Context, term elect.Term) error {
 	beside.Wait()
 
 	result := resultOf(err, stopped, context.Cause(ctx))
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.Keeper.Timing().CallTimeout())
-	defer cancel()
-	e.putOutput(last, out)
+	e.putLastOutput(ctx, out)
 	e.through.finish = Finish(run.Scheduled, run.Term, result) // which the release stores
 	log.Log(ctx, levelOf(result.State), "run ended", "state", result.State, "why", result.Why)
 	return err
@@ -208,6 +206,16 @@ func resultOf(err error, stopped bool, cause error) Result {
 // keepTail stores the end of the output once a second while it changes.
 func (e *execution) keepTail(ctx context.Context, out *tail) {
 	for lease.Sleep(ctx, e.Keeper.Clock(), time.Second) {
+		e.putOutput(ctx, out)
+	}
+}
+
+// putLastOutput keeps the output although ctx may have ended, for no longer than half of the trust that is left: until it returns, the
+// work counts as running.
+func (e *execution) putLastOutput(ctx context.Context, out *tail) {
+	if left := e.task.Session.Remaining() / 2; left > 0 {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), left)
+		defer cancel()
 		e.putOutput(ctx, out)
 	}
 }

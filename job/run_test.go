@@ -60,6 +60,15 @@ func (l *link) Get(ctx context.Context, name string) (job.Job, time.Time, error)
 	return l.Store.Get(ctx, name)
 }
 
+// PutOutput hangs while the link is cut.
+func (l *link) PutOutput(ctx context.Context, key job.RunKey, term int64, o job.Output) error {
+	if l.cut.Load() {
+		<-ctx.Done()
+		return lease.ErrUnavailable
+	}
+	return l.Store.PutOutput(ctx, key, term, o)
+}
+
 // start is one start of a job's work.
 type start struct {
 	node string
@@ -114,7 +123,8 @@ func (s *stage) node(name string, def job.Definition) *node {
 	all.Go(func() { _ = k.Run(keep) })
 	all.Go(func() {
 		defer endKeeping()
-		err := job.Serve(ctx, job.Config{Keeper: k, Store: n.way, Offers: []job.Offer{{Name: "j", Definition: def, Work: s.note(name), With: s.with}}})
+		overrun := func(string) { s.t.Errorf("%s: Overrun was called", name) }
+		err := job.Serve(ctx, job.Config{Keeper: k, Store: n.way, Overrun: overrun, Offers: []job.Offer{{Name: "j", Definition: def, Work: s.note(name), With: s.with}}})
 		if !errors.Is(err, context.Canceled) {
 			s.t.Errorf("%s: Serve returned %v", name, err)
 		}
@@ -253,6 +263,27 @@ func TestCutOffWhileItRuns(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Work that returns as soon as its context ends is no overrun, though its last output cannot be kept.
+func TestLastOutputOfACutOffRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, func(ctx context.Context, t job.Task) error {
+			for ctx.Err() == nil {
+				fmt.Fprintln(t.Output, "still at it")
+				lease.Sleep(ctx, &leasetest.BubbleClock{}, 50*time.Millisecond)
+			}
+			return ctx.Err()
+		})
+		n := s.node("a", every("1h"))
+		time.Sleep(time.Hour + 10*time.Second)
+		n.cut()
+		time.Sleep(time.Minute)
+		if s.mu.Lock(); s.on != 0 || len(s.starts) != 1 {
+			t.Errorf("%d starts, %d on", len(s.starts), s.on)
+		}
+		s.mu.Unlock()
+	})
 }
 
 // Whoever is gone when the time comes is replaced within T + I.
