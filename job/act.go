@@ -1,11 +1,70 @@
 package job
 
 import (
+	"errors"
 	"fmt"
 	"time"
+
+	"github.com/understudy-ha/understudy/lease"
+	"github.com/understudy-ha/understudy/schedule"
 )
 
-// What operators decide.
+// What operators and definitions change.
+
+// errPast refuses to add a job whose only time has passed.
+var errPast = errors.New("that is in the past")
+
+// Define adds the job, or gives it another definition.
+func Define(name string, def Definition) Decision {
+	return func(j Job, now time.Time) (Change, error) {
+		def := def.WithDefaults()
+		if err := errors.Join(ValidateName(name), def.Validate()); err != nil {
+			return Change{}, err
+		}
+		if j.Version > 0 && j.ForgottenBy == "" && j.Definition.equal(def) {
+			return Change{Job: j, Unchanged: true}, nil
+		}
+		d := pendingChangeOf(j, now)
+		if j.Version == 0 || j.ForgottenBy != "" {
+			d.Job = Job{Name: name, Version: j.Version, Created: d.now, Ended: map[State]int64{}, Alarm: j.Alarm, Decided: j.Decided}
+			d.note("added", 0)
+		} else {
+			d.note("its definition changed", 0)
+		}
+		moved := d.Job.Next.IsZero() || j.Definition.Schedule != def.Schedule || !j.Definition.Anchor.Equal(def.Anchor)
+		if moved {
+			d.reschedule(def)
+		}
+		d.Job.Definition = def
+		if j.Version == 0 && d.Job.Next.IsZero() {
+			return Change{}, fmt.Errorf("%w: schedule %q: %w", lease.ErrInvalid, def.Schedule, errPast)
+		}
+		return d.Change, nil
+	}
+}
+
+// reschedule replaces the definition by one with other times. Each time that has come under the old one gets its run.
+func (d *pendingChange) reschedule(def Definition) {
+	j, after := d.Job, d.now
+	if j.Decided.After(after) {
+		after = j.Decided // the clock was stepped back: a time that has its run does not come again
+	}
+	was := j.times()
+	j.Definition = def
+	cameAlone := func(times schedule.Schedule) bool {
+		later := times.Next(j.Next)
+		return times.Next(j.Next.Add(-1)).Equal(j.Next) && (later.IsZero() || later.After(d.now))
+	}
+	switch {
+	case j.Next.IsZero() || j.Next.After(d.now):
+	case cameAlone(was) && cameAlone(j.times()):
+		after = j.Next.Add(-1) // it is a time of both: with a jitter, it may not be due yet
+	default:
+		d.passOver(was.Last(j.Next.Add(-1), d.now), MissedRun, "the schedule changed before it started")
+	}
+	d.Job.Definition = def
+	d.seekNext(after)
+}
 
 // Trigger queues a run at once, in the name of who asks.
 func Trigger(who string) Decision {

@@ -142,45 +142,6 @@ func (d *pendingChange) retry(r Run, s State, why string) bool {
 	return true
 }
 
-// errPast refuses to add a job whose only time has passed.
-var errPast = errors.New("that is in the past")
-
-// Define adds the job, or gives it another definition.
-func Define(name string, def Definition) Decision {
-	return func(j Job, now time.Time) (Change, error) {
-		def := def.WithDefaults()
-		if err := errors.Join(ValidateName(name), def.Validate()); err != nil {
-			return Change{}, err
-		}
-		if j.Version > 0 && j.ForgottenBy == "" && j.Definition.equal(def) {
-			return Change{Job: j, Unchanged: true}, nil
-		}
-		d := pendingChangeOf(j, now)
-		if j.Version == 0 || j.ForgottenBy != "" {
-			d.Job = Job{Name: name, Version: j.Version, Created: d.now, Ended: map[State]int64{}, Alarm: j.Alarm, Decided: j.Decided}
-			d.note("added", 0)
-		} else {
-			d.note("its definition changed", 0)
-		}
-		moved := d.Job.Next.IsZero() || j.Definition.Schedule != def.Schedule || !j.Definition.Anchor.Equal(def.Anchor)
-		if moved && !j.Next.IsZero() && !j.startsAt(j.Next).After(now) {
-			d.passOver(j.times().Last(j.Next.Add(-1), now), MissedRun, "the schedule changed before it started")
-		}
-		d.Job.Definition = def
-		if moved {
-			after := d.now
-			if j.Decided.After(after) {
-				after = j.Decided // the clock was stepped back: a time that has its run does not come again
-			}
-			d.seekNext(after)
-		}
-		if j.Version == 0 && d.Job.Next.IsZero() {
-			return Change{}, fmt.Errorf("%w: schedule %q: %w", lease.ErrInvalid, def.Schedule, errPast)
-		}
-		return d.Change, nil
-	}
-}
-
 // passOver records that no run starts at the next time, and at all others up to the last one: each in a run of its own, or, if
 // they are very many, in one.
 func (d *pendingChange) passOver(last time.Time, s State, why string) {

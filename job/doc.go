@@ -30,7 +30,7 @@
 //	decide.go  what becomes of a scheduled time and of its run. Claim decides what a holder does next: run it, queue it, skip
 //	           it or pass over it (decideOverdue), after a run that its holder left behind (lose, retry). Pure
 //	result.go  what becomes of a run that has ended, and of one that was claimed and not started. Pure
-//	act.go     what an operator does to a job. Pure
+//	act.go     what an operator, or a definition, changes of a job. Pure
 //	alarm.go   when a job has an alarm, and when that ends. Pure
 //	run.go     Serve: which jobs this instance attends to, and when it contends for the lease of one
 //	define.go  which of its jobs the store has, at the start and later
