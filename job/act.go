@@ -59,6 +59,8 @@ func (d *pendingChange) reschedule(def Definition) {
 	case j.Next.IsZero() || j.Next.After(d.now):
 	case cameAlone(was) && cameAlone(j.times()):
 		after = j.Next.Add(-1) // it is a time of both: with a jitter, it may not be due yet
+	case j.PausedBy != "":
+		d.passOver(was.Last(j.Next.Add(-1), d.now), Skipped, "paused by "+j.PausedBy)
 	default:
 		d.passOver(was.Last(j.Next.Add(-1), d.now), MissedRun, "the schedule changed before it started")
 	}

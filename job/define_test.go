@@ -44,6 +44,7 @@ func (c *changing) run() {
 
 func (c *changing) step() {
 	c.pass(time.Duration(c.r.Int64N(int64(90 * time.Minute))))
+	paused, missed := c.job.PausedBy != "", c.job.Ended[MissedRun]
 	what := "run"
 	switch n := c.r.IntN(10); {
 	case n < 3:
@@ -60,6 +61,9 @@ func (c *changing) step() {
 		c.run()
 	}
 	c.trace = append(c.trace, c.now.Format("02 15:04:05 ")+what)
+	if paused && c.job.Ended[MissedRun] > missed {
+		c.Fatalf("%q\na paused job has missed a run: %+v", c.trace, c.job.Last)
+	}
 }
 
 // account judges, once what is due was decided about.
@@ -83,7 +87,8 @@ func (c *changing) account() {
 	}
 }
 
-// TestScheduleChangesSeeds: whenever a job gets another schedule, each time that came under one has its run, and nothing else has one.
+// TestScheduleChangesSeeds: whenever a job gets another schedule, each time that came under one has its run, and nothing else has one; what
+// a paused job does not run is skipped, not missed.
 func TestScheduleChangesSeeds(t *testing.T) {
 	for seed := range uint64(300) {
 		c := &changing{book: newBook(t, "0 10 * * *"), r: rand.New(rand.NewPCG(seed, 2))}
