@@ -127,8 +127,8 @@ func unchanged(j Job) (Change, error) {
 	return Change{Job: j, Unchanged: true}, nil
 }
 
-// Forget removes the job, with its runs, once the sinks of an alarm that stands know of its end, or at the second time at once. An
-// instance that still offers it adds it again.
+// Forget removes the job, with its runs: at once, or, if sinks may know of its alarm, once they know of its end. The second time it does
+// so at once. An instance that still offers the job adds it again.
 func Forget(who string) Decision {
 	return func(j Job, now time.Time) (Change, error) {
 		if j.Version == 0 {
@@ -139,9 +139,13 @@ func Forget(who string) Decision {
 		}
 		d := pendingChangeOf(j, now)
 		d.note("forgotten by "+who, 0)
-		if d.Forget = !j.Alarm.Sent || j.ForgottenBy != ""; !d.Forget {
+		a := &d.Job.Alarm
+		if d.Forget = a.ID == "" || !a.Sent && a.Tries == 0 || j.ForgottenBy != ""; !d.Forget {
 			d.clear() // receivers would show the alarm for ever
 			d.Job.ForgottenBy, d.Job.Next, d.Job.Open = who, time.Time{}, nil
+			if soon := d.now.Add(firstPause); a.NextTry.After(soon) {
+				a.NextTry = soon // a try that is under way has ended by then
+			}
 		}
 		return d.Change, nil
 	}

@@ -70,6 +70,14 @@ func (w *alarmWorld) run(s job.State) error {
 	return w.decide(job.Finish(r.Scheduled, h.Term, job.Result{State: s}))
 }
 
+func (w *alarmWorld) deliver(a job.Alarm) {
+	what := "ONSET "
+	if a.Sent {
+		what = "ABATED "
+	}
+	w.got = append(w.got, what+a.ID)
+}
+
 // send is an instance's try, which may die before it, after it, and before it is marked.
 func (w *alarmWorld) send(dies bool) error {
 	var a job.Alarm
@@ -79,11 +87,7 @@ func (w *alarmWorld) send(dies bool) error {
 	if dies && w.r.IntN(2) == 0 {
 		return nil // before it was sent
 	}
-	what := "ONSET "
-	if a.Sent {
-		what = "ABATED "
-	}
-	w.got = append(w.got, what+a.ID)
+	w.deliver(a)
 	if dies {
 		if w.r.IntN(2) == 0 {
 			w.claimed = append(w.claimed, a) // it was only slow
@@ -93,8 +97,42 @@ func (w *alarmWorld) send(dies bool) error {
 	return w.decide(w.rules.sent(a))
 }
 
+// forget has an operator forget the job, which may be while an instance sends its alarm: that has been told of its end then, unless no
+// one was told of its start. A job that instances offer is there again at once, or once that is known.
+func (w *alarmWorld) forget() error {
+	var sends job.Alarm
+	if w.r.IntN(2) == 0 {
+		if err := w.decide(w.rules.claim(&sends)); err != nil {
+			return err
+		}
+	}
+	if err := w.decide(job.Forget("ops")); err != nil {
+		return err
+	}
+	if sends.ID != "" {
+		w.deliver(sends)
+	}
+	return nil
+}
+
+func (w *alarmWorld) offer() error {
+	if w.j.Version > 0 && w.j.ForgottenBy == "" {
+		return nil
+	}
+	return w.decide(job.Define("backup", job.Definition{Schedule: "@hourly"}))
+}
+
 func (w *alarmWorld) step() (err error) {
-	switch n := w.r.IntN(12); {
+	if w.j.Version == 0 || w.j.ForgottenBy != "" && w.r.IntN(3) == 0 {
+		w.trace = append(w.trace, "offered")
+		return w.offer()
+	}
+	switch n := w.r.IntN(13); {
+	case n == 12 || w.j.ForgottenBy != "" && n < 5:
+		w.trace = append(w.trace, "forgotten")
+		if w.j.ForgottenBy == "" { // at the second time it goes at once
+			err = w.forget()
+		}
 	case n < 2:
 		err = w.run(job.Succeeded)
 		w.trace = append(w.trace, "good")
@@ -128,11 +166,14 @@ func (w *alarmWorld) play() error {
 		if err := w.step(); err != nil {
 			return err
 		}
-		if a := w.j.Alarm; a.ID != bad && bad != "" && !w.knows("ABATED "+bad) {
+		if a := w.j.Alarm; a.ID != bad && bad != "" && !w.knows("ABATED "+bad) && (w.j.Version > 0 || w.knows("ONSET "+bad)) {
 			return fmt.Errorf("alarm %s ended, and no one was told", bad)
 		}
 	}
 	// In the end all instances live, and the receiver answers; the job runs well or not at all.
+	if err := w.offer(); err != nil {
+		return err
+	}
 	stands := w.r.IntN(2) == 0
 	if !stands {
 		if err := w.run(job.Succeeded); err != nil {

@@ -179,6 +179,7 @@ func (w *alarmWatcher) attend(ctx context.Context, name string) {
 		}
 		err = w.send(ctx, j, a)
 		switch {
+		case errors.Is(err, ErrNoSink) && j.ForgottenBy != "": // no one shows the alarm: nothing keeps the job
 		case errors.Is(err, ErrWebhook) && a.Tries >= webhookTries:
 			w.log.Warn("an alarm of a job is given up for its webhook; the sinks have it", "job", name, "reason", a.Reason, "ended", a.Sent, "err", err)
 		case err != nil:

@@ -298,6 +298,46 @@ func TestAlarmBesideADeadWebhook(t *testing.T) {
 	})
 }
 
+// TestForgetWhatIsNotMarked: sinks that may have an alarm get its end before the job goes, though no answer, or a webhook that is dead, left
+// the alarm as not sent. Without sinks it goes soon.
+func TestForgetWhatIsNotMarked(t *testing.T) {
+	for name, answer := range map[string]error{"webhook": job.ErrWebhook, "no answer": errors.New("no answer"), "no sink": job.ErrNoSink} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				st := memory.New(nil)
+				defined(t, st, "backup", "@daily")
+				var sinks receiver
+				var answers atomic.Bool
+				hasSinks := !errors.Is(answer, job.ErrNoSink)
+				watch(t, st, func(_ context.Context, _ job.Job, a job.Alarm) error {
+					if hasSinks {
+						sinks.take(a)
+					}
+					if answers.Load() {
+						return nil
+					}
+					return answer
+				})
+				finished(t, st, "backup", job.Failed)
+				if time.Sleep(20 * time.Second); !hasSinks {
+					time.Sleep(time.Hour) // until tries are far apart
+				}
+				if _, err := st.Jobs().Change(t.Context(), "backup", job.Forget("ops")); err != nil {
+					t.Fatal(err)
+				}
+				answers.Store(name == "no answer")
+				time.Sleep(5 * time.Minute)
+				if got := slices.Compact(sinks.seen()); hasSinks && (len(got) != 2 || got[0][:7] != "raised " || got[1][:6] != "ended ") {
+					t.Errorf("the sinks got %q", got)
+				}
+				if _, _, err := st.Jobs().Get(t.Context(), "backup"); !errors.Is(err, job.ErrNotFound) {
+					t.Errorf("it was forgotten: %v", err)
+				}
+			})
+		})
+	}
+}
+
 // TestForgetAgain: who forgets a job twice does not wait for its sinks.
 func TestForgetAgain(t *testing.T) {
 	st := memory.New(nil)
