@@ -323,6 +323,37 @@ func TestNothingTwice(t *testing.T) {
 	}
 }
 
+// TestStoreClockForwardAndBack: a job waits until the latest time that was decided about has come again, but for runs that are triggered.
+// One that was forgotten, and is offered again, does not wait.
+func TestStoreClockForwardAndBack(t *testing.T) {
+	b := newBook(t, "0 * * * *")
+	b.claim("+3 09:00:00", 1) // ahead by three days
+	b.finish("+3 09:00:01", Succeeded)
+	for _, clock := range []string{"10:00:01", "+2 10:00:00", "+3 09:00:00"} {
+		if r, on := b.claim(clock, 2); on {
+			t.Errorf("at %s it runs again: %+v", clock, r)
+		}
+	}
+	b.now = at("10:30:00")
+	b.apply(Trigger("ops"))
+	if r, on := b.claim("10:30:01", 2); !on || r.Trigger != "ops" {
+		t.Errorf("triggered, it runs %+v", r)
+	}
+	b.finish("10:30:02", Succeeded)
+	if due := b.job.DueAt(); !due.Equal(at("+3 10:00:00")) {
+		t.Errorf("due at %v", due)
+	}
+	c, err := Forget("ops")(b.job, b.now)
+	if err != nil || !c.Forget {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	b.job = c.After(b.job)
+	b.apply(Define("j", Definition{Schedule: "0 * * * *"}))
+	if _, on := b.claim("11:00:00", 3); !on {
+		t.Error("it does not run although it was forgotten and offered again")
+	}
+}
+
 func TestJitter(t *testing.T) {
 	b := newBook(t, "* * * * *", func(d *Definition) { d.JitterMS = 30_000 })
 	seen := map[time.Duration]bool{}

@@ -52,6 +52,7 @@
 //
 // Whether a lost run has ended, or was started at all: its instance died with the answer. That a store which is put back from a backup
 // remembers the runs since: with [MissedOne] the job runs again for the latest of their times, with [MissedAll] for all of the last 24
-// hours. That work which outlives its context for longer than the stop grace
+// hours. That a job runs at the times that the store's clock shows again after it was stepped back: they have their runs, or were missed, and
+// [Job.Next] is the first time after them. That work which outlives its context for longer than the stop grace
 // has ended before the next run starts: see [Config.Overrun].
 package job

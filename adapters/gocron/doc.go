@@ -20,8 +20,9 @@
 //
 // gocron decides by its own host's clock what is due, and tells a lock the name of the job, not the time that it is due. A process
 // that is paused at the due time for longer than Every starts the job again. A time at which no instance is up, or
-// holds the role, or at which the instance dies that has just taken the lock, is not run. A store whose clock is stepped back holds
-// jobs up for as long. Package job has none of these limits.
+// holds the role, or at which the instance dies that has just taken the lock, is not run. Package job has none of these limits.
+//
+// A store whose clock is stepped back holds jobs up for as long; in package job, too, a job waits until its latest time comes again.
 //
 // gocron does not stop a job whose lock or role is lost: only work with a context of ours learns of it.
 package gocron

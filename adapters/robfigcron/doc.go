@@ -21,6 +21,7 @@
 //
 // cron decides by its own host's clock what is due, and does not tell a job the time that it is due. A process that is paused at the due
 // time for longer than Every starts the job again. A time at which no instance is up, or holds the role, or at which the instance dies
-// that has just acquired the job, is not run. A store whose clock is stepped back holds jobs up for as long. Package job has none of
-// these limits.
+// that has just acquired the job, is not run. Package job has none of these limits.
+//
+// A store whose clock is stepped back holds jobs up for as long; in package job, too, a job waits until its latest time comes again.
 package robfigcron

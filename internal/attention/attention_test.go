@@ -113,6 +113,10 @@ func jobs() []judgement {
 		return Job(j, now, hasSinks)
 	}
 	late := job.Job{Next: now.Add(-time.Hour)}
+	setBack := func(hours time.Duration) job.Job {
+		decided := now.Add(hours * time.Hour)
+		return job.Job{Definition: job.Definition{Schedule: "@hourly"}, Decided: decided, Next: decided.Add(time.Hour)}
+	}
 	const (
 		overdue = "overdue for 1 h 0 min: no instance that offers it runs"
 		run     = "warn backup: the run of 2026-01-02T03:00:00Z is failed: exit code 3"
@@ -122,6 +126,8 @@ func jobs() []judgement {
 		{"on time", judge(job.Job{Next: now.Add(time.Hour)}, false), nil},
 		{"overdue", judge(late, false), []string{"bad backup: " + overdue + " | " + overdue}},
 		{"overdue, paused", judge(job.Job{Next: late.Next, PausedBy: "ann"}, false), nil},
+		{"the clock was set back", judge(setBack(2), false), []string{"warn backup: the store's clock was set back: it does not run before 2026-01-02T06:00:00Z"}},
+		{"the clock was set back, and it has run", judge(setBack(1), false), nil},
 		{"overdue, not sent", judge(job.Job{Next: late.Next, Alarm: failed}, false), []string{"bad backup: " + overdue + " | " + overdue, noSink}},
 		{"failed, not sent", judge(job.Job{Alarm: failed}, false), []string{run, noSink}},
 		{"failed, on its way", judge(job.Job{Alarm: failed}, true), []string{run}},

@@ -90,11 +90,24 @@ func Job(j job.Job, now time.Time, hasSinks bool) (out []Need) {
 		out = append(out, need(Warn, job.Space, j.Name, "the run of %s is %s: %s", run.Scheduled.UTC().Format(time.RFC3339), run.State, run.Why).
 			withAdvice("docs/runbook.md#understudyjobbad", "run: understudy job runs %[1]s, and job logs %[1]s; a good run ends this: understudy job trigger %[1]s", j.Name))
 	}
+	if isSetBack(j, now) {
+		out = append(out, need(Warn, job.Space, j.Name, "the store's clock was set back: it does not run before %s", j.Next.UTC().Format(time.RFC3339)).
+			withAdvice("docs/job.md#runs", "run it once: understudy job trigger %[1]s; or, while no alarm of it is open, understudy job forget %[1]s: the instances that offer it add it again", j.Name))
+	}
 	if a.Stands() && !a.Sent && j.Definition.AlarmURL == "" && !hasSinks {
 		out = append(out, need(Warn, job.Space, j.Name, "its alarm is sent to no one: no sink is set").minor().
 			withAdvice("docs/sinks.md", "start the job with --alarm URL, or give the monitor a sink"))
 	}
 	return out
+}
+
+// isSetBack reports whether the store's clock was set back so far that it shows times of the job again. They do not run a second time.
+func isSetBack(j job.Job, now time.Time) bool {
+	if j.Decided.Sub(now) <= job.OverdueAfter || j.Next.IsZero() || j.PausedBy != "" {
+		return false
+	}
+	again := j.Upcoming(now, 1)
+	return len(again) > 0 && again[0].Before(j.Decided) // the latest alone has run, and is not due again
 }
 
 // Monitor judges what keeps the monitor from noticing silence, or from telling anyone; not what it has noticed.
