@@ -246,7 +246,16 @@ func (s *Server) changeJob(r *http.Request, said string, decide func(who string)
 }
 
 func (s *Server) forgetJob(w http.ResponseWriter, r *http.Request) error {
-	if _, err := s.changeJob(r, r.URL.Query().Get("by"), job.Forget); err != nil {
+	sinks := s.monitor.mayHaveSinks(r.Context())
+	forget := func(who string) job.Decision {
+		return func(j job.Job, now time.Time) (job.Change, error) {
+			if !j.Alarm.Sent && j.Definition.AlarmURL == "" && !sinks {
+				j.Alarm = job.Alarm{} // nobody shows it, and nobody will send its end
+			}
+			return job.Forget(who)(j, now)
+		}
+	}
+	if _, err := s.changeJob(r, r.URL.Query().Get("by"), forget); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)

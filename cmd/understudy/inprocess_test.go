@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/testkit/syncbuffer"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/shard"
 	"github.com/understudy-ha/understudy/store/memory"
@@ -58,7 +58,7 @@ func (r hangingRegistry) ReadView(ctx context.Context, _ string) (shard.View, er
 
 // onHangingStore runs f with the API of such a store, and returns what f does and what is logged.
 func onHangingStore(t *testing.T, reason error, f func(context.Context, *app, *client.Client) error) (log string, err error) {
-	var out bytes.Buffer
+	var out syncbuffer.Buffer
 	a := &app{stdout: &out, stderr: &out, output: "table"}
 	a.StoreURL = "postgres://me:secret@db/app"
 	if err := a.logAs("", ""); err != nil {
@@ -67,6 +67,7 @@ func onHangingStore(t *testing.T, reason error, f func(context.Context, *app, *c
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	err = inProcessError(a.serveInProcess(ctx, hangingStore{memory.New(nil), reason}, false, func(ctx context.Context, c *client.Client) error { return f(ctx, a, c) }))
+	synctest.Wait() // requests that were given up log, too
 	return out.String(), err
 }
 
