@@ -10,7 +10,6 @@ import (
 
 	"github.com/understudy-ha/understudy/job"
 	"github.com/understudy-ha/understudy/job/jobtest"
-	"github.com/understudy-ha/understudy/schedule"
 )
 
 // jobJudge knows every start, and what overlaps or comes late; [jobtest.Judge] judges the rest in the end. It is the way by which
@@ -107,15 +106,13 @@ func (j *jobJudge) judgesSkipped(was job.Job, c job.Change) {
 		return
 	}
 	first := slices.IndexFunc(c.Runs, isSkipped)
-	times, err := schedule.Parse(s.Def.Schedule)
-	if first < 0 || err != nil {
+	if first < 0 {
 		return
 	}
 	// One row may stand for all times from its own to the last that was decided about.
-	times = times.Anchored(c.Job.Created)
-	for at := c.Runs[first].Scheduled; !at.IsZero() && !at.After(c.Job.Decided); at = times.Next(at) {
-		if !slices.ContainsFunc(j.busy, func(b span) bool { return !at.Before(b.from) && !at.After(b.to) }) {
-			j.breach("the run of %v was due when nothing ran, and is skipped: %s", at, c.Runs[first].Why)
+	for at := []time.Time{c.Runs[first].Scheduled}; len(at) > 0 && !at[0].After(c.Job.Decided); at = c.Job.Upcoming(at[0], 1) {
+		if !slices.ContainsFunc(j.busy, func(b span) bool { return !at[0].Before(b.from) && !at[0].After(b.to) }) {
+			j.breach("the run of %v was due when nothing ran, and is skipped: %s", at[0], c.Runs[first].Why)
 			return
 		}
 	}
