@@ -69,7 +69,11 @@ func TestFaultJobSteps(t *testing.T) {
 					trial := newStepTrial(t, safe)
 					a := trial.start("a", c.step)
 					a.await(t, "step")
-					a.signal(t, sent)
+					if sent == syscall.SIGSTOP {
+						trial.stop(t, a)
+					} else {
+						a.signal(t, sent)
+					}
 					b := trial.start("b", "")
 					run := trial.ended(t)
 					if sent == syscall.SIGSTOP {
@@ -115,6 +119,21 @@ func newStepTrial(t *testing.T, safe bool) *stepTrial {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// stop sends SIGSTOP to an instance between two of its writes: in the middle of one, a renewal say, it would keep the file locked.
+func (s *stepTrial) stop(t *testing.T, p *stepProcess) {
+	t.Helper()
+	realserver.Eventually(t, time.Minute, "the file can be written", func() error {
+		p.signal(t, syscall.SIGSTOP)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := s.table.Change(ctx, "probe", job.Define("probe", job.Definition{Schedule: "@yearly"}))
+		if err != nil {
+			p.signal(t, syscall.SIGCONT)
+		}
+		return err
+	})
 }
 
 // stepProcess is an instance.
