@@ -54,7 +54,7 @@ type Self struct {
 // Decide returns what an agent does about its node, given the view. It is pure.
 func Decide(v View, me Self) Decision {
 	row := v.Row
-	switch {
+	switch lost := v.lostDecisions(); {
 	// The store knows nothing of the shard: it is new, or the store came back empty.
 	case row.Rev == 0:
 		return decideWithoutShard(v, me)
@@ -63,9 +63,8 @@ func Decide(v View, me Self) Decision {
 		return Decision{Assignment: AssignFence, Why: fmt.Sprintf("the store knows epoch %d, and %d has begun here: it has lost what was decided last. To go on with the node that has the newest data: understudy shard failover %s --to NODE --force",
 			row.Epoch, me.Saved.Epoch, row.Name)}
 	// The same, as others tell: this node would lead beside what they know of, or have it copied over.
-	case len(v.lostDecisions()) > 0:
-		lost := v.lostDecisions()[0]
-		return Decision{Assignment: AssignFence, Why: fmt.Sprintf("%s: %s. To go on with the node that has the newest data: understudy shard failover %s --to NODE --force", lost.Node, lost.Why, row.Name)}
+	case len(lost) > 0:
+		return Decision{Assignment: AssignFence, Why: fmt.Sprintf("%s: %s. To go on with the node that has the newest data: understudy shard failover %s --to NODE --force", lost[0].Node, lost[0].Why, row.Name)}
 	// While a plan replaces the primary, commands decide; this only keeps what must stay closed closed.
 	case !row.Settled():
 		return decideDuringPlan(*row.Plan, row.Primary, me)
