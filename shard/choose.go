@@ -20,7 +20,9 @@ type choice struct {
 	force  bool   // nothing but being alive is asked of the wanted one
 	tried  []string
 	maxLag int64 // 0: any
-	least  int64 // the position that it must have reached
+	// standing: the old one accepts nothing more, so that a replica which copies comes within maxLag.
+	standing bool
+	least    int64 // the position that it must have reached
 	// frozen: only nodes that have acknowledged their detachment under this epoch, with what they
 	// reported then. Otherwise what their last report says.
 	frozen int64
@@ -109,6 +111,13 @@ func (v View) Successor(primary string) (best, none string) {
 	return best, none
 }
 
+// HasSuccessor reports whether a replica would take the place of the primary once that is closed. MaxLag of the policy
+// does not count for one that is linked to the primary: it comes near, as the closed primary moves no further.
+func (v View) HasSuccessor(primary string, p Policy) bool {
+	best, _ := choosePrimary(v, choice{from: primary, maxLag: p.MaxLag, standing: true})
+	return best != ""
+}
+
 // LaterBetterCandidate returns why the choice no longer holds, "" if it does: another node left the old primary after
 // the choice was made, and has more than txn, the position of the chosen one. Only a plan's first try gives way to such
 // a node: one that is always late must not keep the shard without a primary.
@@ -149,7 +158,7 @@ func unfitReason(v View, r Record, c choice, last int64) string {
 		return fmt.Sprintf("it has diverged: its last transactions, up to %d, were never the shard's", r.Txn)
 	case r.Txn < c.least:
 		return fmt.Sprintf("it stands at %d, and the primary at %d or more", r.Txn, c.least)
-	case c.maxLag > 0 && last-r.Txn > c.maxLag:
+	case c.maxLag > 0 && last-r.Txn > c.maxLag && !(c.standing && r.Link != nil && r.Link.Up):
 		return fmt.Sprintf("it lacks %d of the last known %d, more than max_lag %d", last-r.Txn, last, c.maxLag)
 	}
 	return v.holderOfMore(r)

@@ -49,8 +49,7 @@ func (r *reconciler) lead(d shard.Decision, now time.Duration) {
 }
 
 // giveUpUnwritable gives the lease up for a node that answers and has not been able to write for T, as long
-// as a replica can take its place. Behind a closed fence nobody can report whether it could write again. MaxLag does not
-// count here: the closed node moves no further, and a replica that still copies comes near.
+// as a replica can take its place. Behind a closed fence nobody can report whether it could write again.
 func (r *reconciler) giveUpUnwritable(now time.Duration) bool {
 	if r.unwritable == "" {
 		since, why := r.sessions.writeFailure()
@@ -60,7 +59,7 @@ func (r *reconciler) giveUpUnwritable(now time.Duration) bool {
 		r.unwritable = why
 	}
 	// While failover is paused no other would be started: the shard would stay closed until somebody resumes it.
-	if best, _ := r.view.Successor(r.id); r.view.Row.Paused != nil || best == "" {
+	if r.view.Row.Paused != nil || !r.view.HasSuccessor(r.id, r.cfg.Policy) {
 		r.unwritable = "" // a primary that can only be read is better than none
 		return false
 	}

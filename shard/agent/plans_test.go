@@ -537,6 +537,34 @@ func TestSickNodeWhilePaused(t *testing.T) {
 	})
 }
 
+// Of two replicas one is away and the other lacks more than MaxLag, and copies no more: nobody would take the place of the
+// primary. It stays open, for those who read, and accepts writes again once it can.
+func TestSickNodeWhoseReplicaLacksTooMuch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, func(cfg *agent.Config) { cfg.Policy.MaxLag = 2 }).up()
+		a, b, d := c.hosts[0], c.hosts[1], c.hosts[2]
+		d.crash()
+		c.world.Cut(a.address, b.address, true)
+		c.until("the link is known to be down", 5*time.Minute, func() bool {
+			r, _ := c.view().Node(b.id())
+			return r.Link != nil && !r.Link.Up
+		})
+		for range 10 {
+			if _, err := a.node.Write(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(2 * timeout)
+		a.node.Sick(true)
+		time.Sleep(5 * timeout)
+		if me, _ := c.view().Node(a.id()); c.view().Row.Primary != a.id() || me.Fence == shard.Closed || me.Condition != shard.Up {
+			t.Errorf("with nobody in its place its record says: fence %s, %s", me.Fence, me.Condition)
+		}
+		a.node.Sick(false)
+		c.until("it accepts writes again", 2*timeout, func() bool { return c.writes(a) })
+	})
+}
+
 // undetachable nodes answer probes, and do not leave the primary that they follow.
 type undetachable struct {
 	shard.Engines
