@@ -222,6 +222,9 @@ func testHoldTakenOver(b *bench) {
 	if poll.Term <= a.Term || poll.Undecided < timing.Timeout || poll.Undecided > time.Hour {
 		b.Errorf("term %d after %d; the target has had it for %v", poll.Term, a.Term, poll.Undecided)
 	}
+	if poll.Age < poll.Undecided || poll.Age > time.Hour {
+		b.Errorf("it was enqueued %v ago, and the target has had it for %v", poll.Age, poll.Undecided)
+	}
 	// The target forgot it: it is sent again.
 	r := result(poll, dispatch.Delayed, dispatch.RetryLater)
 	b.settles(next, r)

@@ -44,7 +44,7 @@ func mergeByKey(t dispatch.Exchange) []keyExchange {
 	return out
 }
 
-const exchangeSQL = `SELECT key, accepted, holding, work, seq, term, attempt, id, content_type, age, code, detail, link, payload, headers, retried
+const exchangeSQL = `SELECT key, accepted, holding, work, seq, term, attempt, id, content_type, age, code, detail, link, payload, headers, retried, undecided
 	FROM {{rules}}.exchange($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`
 
 // exchangeArgs takes the keys apart into columns.
@@ -101,11 +101,11 @@ func scanExchange(r pgx.Rows, queue string, out *dispatch.ExchangeResult, accept
 	var key, holding string
 	var ok *bool
 	var work, id, contentType, detail, link, headers *string
-	var seq, term, age *int64
+	var seq, term, age, undecided *int64
 	var attempt, code *int32
 	var payload []byte
 	var retried bool
-	if err := r.Scan(&key, &ok, &holding, &work, &seq, &term, &attempt, &id, &contentType, &age, &code, &detail, &link, &payload, &headers, &retried); err != nil {
+	if err := r.Scan(&key, &ok, &holding, &work, &seq, &term, &attempt, &id, &contentType, &age, &code, &detail, &link, &payload, &headers, &retried, &undecided); err != nil {
 		return err
 	}
 	out.Holdings[key] = dispatch.Holding(holding)
@@ -119,8 +119,8 @@ func scanExchange(r pgx.Rows, queue string, out *dispatch.ExchangeResult, accept
 		Message: dispatch.Message{Queue: queue, Key: key, ID: *id, ContentType: *contentType, Payload: payload, Headers: decodeHeaders(headers)},
 		Work:    dispatch.Work(*work), Seq: *seq, Term: *term, Attempt: int(*attempt), Age: time.Duration(*age) * time.Microsecond, Code: int(*code), Detail: *detail, Link: *link, Retried: retried,
 	}
-	if a.Work == dispatch.Poll {
-		a.Age, a.Undecided = 0, a.Age
+	if a.Work == dispatch.Poll && undecided != nil {
+		a.Undecided = time.Duration(*undecided) * time.Microsecond
 	}
 	out.Begun = append(out.Begun, a)
 	return nil

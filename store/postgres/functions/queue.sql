@@ -16,12 +16,13 @@
 
 -- One exchange with a dispatcher. The keys are sorted, and each is there once: with a
 -- result if its term in p_rterms is not null, and to be begun with if that in
--- p_bterms is not. Every key is one row of the answer. The age of what is polled counts from its submission.
+-- p_bterms is not. Every key is one row of the answer. What is polled has been undecided since its submission.
 CREATE FUNCTION {{rules}}.exchange(p_queue text, p_session text, p_restart boolean, p_window bigint, p_keys text[], p_bterms bigint[],
     p_rterms bigint[], p_seqs bigint[], p_states text[], p_afters text[], p_waits bigint[], p_attempts integer[], p_codes integer[],
     p_details text[], p_links text[], p_lock_timeout_ms bigint)
 RETURNS TABLE (key text, accepted boolean, holding text, work text, seq bigint, term bigint, attempt integer, id text,
-    content_type text, age bigint, code integer, detail text, link text, payload bytea, headers text, retried boolean) LANGUAGE plpgsql AS $$
+    content_type text, age bigint, code integer, detail text, link text, payload bytea, headers text, retried boolean,
+    undecided bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     t timestamptz;
@@ -165,20 +166,21 @@ BEGIN
          WHERE x.accepted AND (x.after = 'block' OR (x.blocked IS NOT NULL) <> x.was_blocked);
     END IF;
 
-    RETURN QUERY SELECT x.key, x.accepted, CASE WHEN v_lives THEN x.holding ELSE 'lost' END, x.work, b.seq, x.term, b.attempts, b.id, b.content_type, {{rules}}.nanoseconds(t - b.begun) / 1000, 0, '', b.link, b.payload, b.headers::text, false
+    RETURN QUERY SELECT x.key, x.accepted, CASE WHEN v_lives THEN x.holding ELSE 'lost' END, x.work, b.seq, x.term, b.attempts, b.id, b.content_type,
+            {{rules}}.nanoseconds(t - b.enqueued) / 1000, 0, '', b.link, b.payload, b.headers::text, false, {{rules}}.nanoseconds(t - b.begun) / 1000
       FROM unnest(p_keys, v_accepted, v_holding, v_work, v_term, h_tid) x (key, accepted, holding, work, term, tid)
       LEFT JOIN LATERAL (SELECT b.* FROM {{schema}}.batch b WHERE b.ctid = x.tid OFFSET 0) b ON x.work = 'poll'
      WHERE x.work IS NULL OR x.work = 'poll';
     IF v_bytes > 0 OR 'send' = ANY (v_work) OR 'ask' = ANY (v_work) OR 'resend' = ANY (v_work) THEN
         RETURN QUERY SELECT b.key, NULL::boolean, 'held', CASE WHEN b.state = 'unknown' THEN 'ask' ELSE 'send' END, b.seq, b.term, b.attempts,
                 b.id, b.content_type, {{rules}}.nanoseconds(t - b.enqueued) / 1000, b.code, b.detail, b.link, b.payload, b.headers::text,
-                b.state <> 'unknown' AND coalesce(b.trail @? '$[*] ? (@.action starts with "retry")', false)
+                b.state <> 'unknown' AND coalesce(b.trail @? '$[*] ? (@.action starts with "retry")', false), 0::bigint
           FROM {{rules}}.start_heads(t, t + {{rules}}.microseconds(p_window),
             ARRAY(SELECT x.tid FROM unnest(h_tid, v_work) x (tid, work) WHERE x.work <> 'poll'),
             ARRAY(SELECT x.term FROM unnest(v_term, v_work) x (term, work) WHERE x.work <> 'poll'),
             ARRAY(SELECT x.work FROM unnest(v_work) x (work) WHERE x.work <> 'poll')) b;
         -- … and of those that were begun, whether their result was accepted.
-        RETURN QUERY SELECT x.key, x.accepted, 'held', NULL::text, NULL::bigint, NULL::bigint, NULL::int, NULL::text, NULL::text, NULL::bigint, NULL::int, NULL::text, NULL::text, NULL::bytea, NULL::text, false
+        RETURN QUERY SELECT x.key, x.accepted, 'held', NULL::text, NULL::bigint, NULL::bigint, NULL::int, NULL::text, NULL::text, NULL::bigint, NULL::int, NULL::text, NULL::text, NULL::bytea, NULL::text, false, 0::bigint
           FROM unnest(p_keys, v_accepted, v_work, p_rterms) x (key, accepted, work, rterm)
          WHERE x.work <> 'poll' AND x.rterm IS NOT NULL;
     END IF;
