@@ -85,5 +85,5 @@ func collectDispatcher(m prometheus.Scrape, st dispatch.Stats) {
 	m.Counter("turn_keys_total", "Keys that these exchanges named.", float64(st.Keys))
 	m.Counter("turn_failures_total", "Exchanges with the store that failed.", float64(st.Failures))
 	m.Counter("taken_over_total", "Keys taken over with an interrupted submission.", float64(st.TakenOver))
-	m.Counter("given_back_total", "Keys given to other instances for their fair share.", float64(st.GivenBack))
+	m.Counter("given_back_total", "Keys given to other instances for their fair share.", float64(st.Released))
 }

@@ -112,8 +112,8 @@ type Action string
 // Actions.
 const (
 	// Retry sends a message again, at once, with its attempts counted from 0: one
-	// that blocks its key or is delayed. A dead-lettered one (invalid, failed or
-	// cancelled) goes to the end of its key. One that the target may have (unknown, [Stuck], or
+	// that blocks its key or is delayed. A dead-lettered (invalid or failed) or
+	// cancelled one goes to the end of its key. One that the target may have (unknown, [Stuck], or
 	// skipped or cancelled while it was) is refused with [ErrUncertain].
 	Retry Action = "retry"
 	// RetryUnknown is Retry, and sends a message again that the target may have: an
@@ -171,7 +171,7 @@ type Admin interface {
 	// CreateQueue creates a queue; an existing one is left as it is.
 	CreateQueue(ctx context.Context, queue string) error
 
-	// RemoveQueue deletes a queue with all that was ever in it; one that is made again under its name starts anew, with
+	// RemoveQueue deletes a queue with all that was ever in it; one that is created again under its name starts again, with
 	// numbers from 1. messages is what the caller agrees to lose: how many of its messages wait, are scheduled, in flight or are dead
 	// letters. [ErrState], with nothing done, if it is another number, or if a live instance has joined.
 	// The history records who.

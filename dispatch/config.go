@@ -41,9 +41,9 @@ type Config struct {
 	// Streak is how many messages of one key are sent one after the other before
 	// another key's turn. Default 8.
 	Streak int
-	// PollInterval is the scale of the pauses between status queries of a pending message: the first comes after 0.3 of
-	// it at the start, and later when most of the latest messages were decided, at the latest after all of it; the others after 0.25, 0.5, 1, 2
-	// … times of it, at most 30 s. Two queries that name many messages are sent in it. Default 1 s.
+	// PollInterval is the scale of the pauses between status queries of a pending message. The first query comes after 0.3 of it,
+	// later after the time in which most of the latest messages were decided, at most all of it; the others after 0.25, 0.5, 1, 2 …
+	// times of it, at most 30 s. Two queries that name many messages are sent in it. Default 1 s.
 	PollInterval time.Duration
 	// UndecidedAfter is how long the target may have a message without deciding before operators see its key as blocked.
 	// Default: what the target declares, or an hour.

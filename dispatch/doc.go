@@ -14,16 +14,19 @@
 //	pending     the target has it and has not decided; it is polled
 //	valid       the target has executed it and not yet committed it
 //	delayed     the target could not take it; it is sent again after a back-off
-//	unknown     the target may have it; one that can be asked is, before it is sent again or given up
+//	unknown     the target may have it; if the target has a status query, it is asked before the
+//	            message is sent again or given up
 //	committed   done
 //	invalid     the target refused it for good
-//	failed      given up: the attempts ran out, it was too old, its address refused it
-//	            for five minutes, or an operator skipped it. One whose outcome is
-//	            unknown then stays so, and blocks its key, unless failures may pass
+//	failed      given up: the attempts ran out, it was too old, or its address refused it
+//	            for five minutes. It blocks its key, unless OnFailure is skip or its address
+//	            refused it. One of unknown outcome stays unknown then, and blocks, unless
+//	            OnFailure is skip and the target declares Resend. Skipped by an operator, a
+//	            message is always failed
 //	cancelled   an operator removed it, before it was sent or while it was stuck
 //
-// A dead-lettered message (invalid, failed or cancelled, and not blocking) no
-// longer holds its key up. A blocked key waits for an operator. A message that is pending or
+// A dead-lettered message (invalid or failed, and not blocking) and a cancelled one no
+// longer hold their key up. A blocked key waits for an operator. A message that is pending or
 // valid for too long is stuck: its key is shown as blocked, and polled on.
 //
 // A step is package claim's word: one piece of work on a claimed key, which starts
@@ -53,8 +56,12 @@
 //	               shows what it does not decide as stuck
 //	refusals.go    for how long, and how often, the target has refused or lost a message
 //	limiter.go     the work that this instance starts per second
-//	keys.go        how many keys to claim, and which to give back: never one whose
-//	               message the target has and has not decided
+//	keys.go        how many keys to claim, and which to release: never one whose
+//	               message the target has and has not decided, unless this instance
+//	               stops (releaseIdle in machine.go). Which keys an instance gets is the
+//	               store's: those that have been ready for longest (store/sqlite/claims_take.go,
+//	               store/postgres/functions/claims.sql; claim/share.go divides them)
+//	blocked.go     forgets blocked keys that an operator has unblocked
 //	dispatcher.go  the runner: one goroutine that owns the machine
 //	sender.go      the goroutines that call the target. submit sends a message of
 //	               unknown outcome again only if the target does not have it, or
@@ -89,17 +96,16 @@
 // [Config.Validate] refuses the same once more, for Go programs. In tests, one that the
 // machine uses is a word of script_test.go, and drawn in sim/queue_world.go.
 //
-// What bounds the messages in flight, as Concurrency does, acts at their start (startBudget in exchange.go, by what keys.go has
-// claimed): a message that is started and then held back is not sent in time, and released. What may start again later is
-// asked for by hasStarts and addStarts (exchange.go), and nextWake (machine.go) says when, or it is noticed only at the next
-// join.
+// A limit on messages in flight, as Concurrency is one, belongs in startBudget (exchange.go). Do not start a message and hold it
+// back: it misses its deadline and is released. If a start becomes possible with time alone, hasStarts, addStarts and
+// nextWake (machine.go) have to know when; otherwise it waits for the next join, up to a second.
 //
 // A new property of a message, as NotBefore is one, is
 //
 //   - a field of [Message], with its default and its check there;
 //   - a column in SQLite and PostgreSQL, of messages and of scheduled ones: "A new column of a message" in
 //     store/postgres/functions/README.md has the places of both;
-//   - if it decides whether the message is sent, a branch where the store starts a step (see queue.go above): an exchange names a
+//   - if it decides whether the message is sent, and [Assignment] lacks what tells that, a branch where the store starts a step (see queue.go above): an exchange names a
 //     key before anybody knows what its head is, and an instance's clock is not the store's. [Rule.beforeSend] decides once
 //     more, after a status query: what it needs for that is a field of [Assignment];
 //   - for users, NewMessage and Message in api/apitype, api/messageadd.go and messages.go with api/openapi.json, queueadd.go and

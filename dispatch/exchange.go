@@ -58,7 +58,7 @@ func (m *machine) nextExchange(now time.Duration) *exchangeRequest {
 	return x
 }
 
-// addStarts adds the keys to start: of those that the exchange names already, only the ones whose result it has.
+// addStarts adds the keys to start. A key that the exchange names already is added only if its result is in the same exchange.
 func (m *machine) addStarts(x *exchangeRequest, now time.Duration, named map[string]bool) {
 	most := m.limiter.allow(now, min(m.startBudget(), claim.MaxKeys-len(x.results)))
 	start := func(s *slot) {
@@ -212,12 +212,12 @@ func (m *machine) applyHolding(now time.Duration, s *slot, holding Holding) {
 	case s.session != m.session || holding == Released || holding == Lost || holding == "":
 		m.setPhase(s, gone)
 	case holding == InProgress && !s.restart && (s.state == Pending || s.state == Valid):
-		// Not given back, though it may be surplus: another instance could only poll it too.
+		// Not released, though it may be surplus: another instance could only poll it too.
 		s.assignment.Work = Poll
 		m.schedulePoll(s, m.nextPoll(now, s, 0))
 	case m.surplus > 0 && !s.restart:
 		m.surplus--
-		m.observed.GivenBack++
+		m.observed.Released++
 		m.releaseLater(s)
 	default:
 		m.makeReady(s)

@@ -72,7 +72,7 @@ func EncodeHeaders(headers map[string]string) string {
 	return string(text)
 }
 
-// DecodeHeaders reads what a store keeps. What is no string, or was put there by SQL and cannot be carried, is left out.
+// DecodeHeaders reads what a store keeps. A value that is not a string, or that SQL put there and cannot be carried, is left out.
 func DecodeHeaders(text string) map[string]string {
 	var found map[string]any
 	if text == "" || json.Unmarshal([]byte(text), &found) != nil {

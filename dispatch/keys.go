@@ -83,8 +83,8 @@ func (m *machine) handleJoin(now time.Duration, share claim.Share, err error) {
 		return
 	}
 	released := m.releaseReady(surplus, func(*slot) bool { return true })
-	m.surplus = surplus - released // each is given back when its step has ended
-	m.observed.GivenBack += int64(released)
+	m.surplus = surplus - released // each is released when its step has ended
+	m.observed.Released += int64(released)
 }
 
 // rotateKeys releases keys that had their turn, when more keys wait than this instance

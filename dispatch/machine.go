@@ -91,7 +91,7 @@ type slot struct {
 	pollAt     time.Duration
 	polling    bool
 	early      bool          // asked along with others, before its time
-	asked      int           // questions about the head since this instance has the key
+	asked      int           // status queries about the head since this instance has the key
 	since      time.Duration // since when the target has the head
 	stuckAt    time.Duration // when it was recorded that the target does not decide; 0: it was not
 }

@@ -123,7 +123,7 @@ func (m *machine) learnPace(s *slot, outcome Outcome) {
 }
 
 // pace is when the target is asked about the messages that it has. A message that is decided early must not wait for a
-// question, and one that is never decided must not be asked about each second for ever.
+// query, and one that is never decided must not be asked about each second for ever.
 type pace struct {
 	scale time.Duration // Config.PollInterval
 	first time.Duration // the pause before the first question: learned

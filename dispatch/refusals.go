@@ -22,8 +22,8 @@ type refusal struct {
 	since, last time.Duration
 }
 
-// note returns for how long the message has been refused without another answer in between.
-func (r refusals) note(now time.Duration, a Assignment, refused bool) time.Duration {
+// record notes an answer, and returns for how long the message has been refused without another answer in between.
+func (r refusals) record(now time.Duration, a Assignment, refused bool) time.Duration {
 	if !refused {
 		delete(r, a.Key)
 		return 0

@@ -28,13 +28,14 @@ const (
 type RetryPolicy struct {
 	// Initial pause, doubled with each attempt up to Max. Defaults 250 ms and 1 min.
 	Initial, Max time.Duration
-	// Attempts after which a message has failed for good, or blocks its key if its outcome is unknown: a target that can be
-	// asked has been asked then, after the last of them. Status queries are not attempts. An interrupted attempt
-	// counts, unless the message was unknown before: the store learns of that one with its result. Default 500, which is up
-	// to eight hours of pauses. Negative: never. OnFailureRetry has no limit.
+	// Attempts after which a message has failed for good, or blocks its key if its outcome is unknown. A target with a
+	// status query has been asked after the last of them. Status queries are not attempts. An attempt that was interrupted
+	// counts. One of a message that was unknown before it does not: the store counts that attempt when it learns of its
+	// result. Default 500, which is up to eight hours of pauses. Negative: never. OnFailureRetry has no limit.
 	Attempts int
-	// MaxAge: a message that is not done when it was enqueued longer ago ends as after the last of its Attempts, though a target
-	// that can be asked does not answer. 0: whatever its age. OnFailureRetry has none.
+	// MaxAge: a message whose attempt fails, or whose outcome is unknown, this long after it was enqueued is given up as after
+	// the last of its Attempts, even if a target with a status query does not answer. Age alone ends nothing: every message
+	// is sent once, and a pending one is polled on. 0: whatever its age. OnFailureRetry has none.
 	MaxAge time.Duration
 }
 
@@ -178,8 +179,8 @@ func (r Rule) isTooOld(a Assignment) bool {
 	return r.OnFailure != OnFailureRetry && r.Retry.MaxAge > 0 && a.Age >= r.Retry.MaxAge
 }
 
-// giveUp ends the attempts. An unknown outcome becomes failed only if the queue's owner lets failures pass: the message
-// may have had its effect.
+// giveUp ends the attempts. An unknown outcome becomes failed only if the queue's owner lets failures pass and the target
+// declares Resend: the message may have had its effect.
 func (r Rule) giveUp(out *Result) {
 	out.Wait = 0
 	switch {
@@ -278,7 +279,7 @@ func stuckResult(r Result, answer Answer, state State, had time.Duration) Result
 }
 
 // explain sets the reason that operators see. While the outcome is unknown it is that of the attempt, with its code: a
-// query that brought nothing is no cause.
+// query that brought nothing is not a cause.
 func (out *Result) explain(a Assignment, answer Answer) {
 	if cause, _, _ := strings.Cut(a.Detail, afterQuery); a.Work == Resolve && (out.State == Unknown || out.State == Failed) && cause != "" {
 		out.Code, out.Detail = a.Code, cause

@@ -128,8 +128,8 @@ func TestBeforeSend(t *testing.T) {
 	}
 }
 
-// TestGivenBackIsCountedOnce: a key that is in a step when it is to be given back counts when it is, not at each join until then.
-func TestGivenBackIsCountedOnce(t *testing.T) {
+// TestReleasedIsCountedOnce: a key that is in a step when it is to be released counts when it is, not at each join until then.
+func TestReleasedIsCountedOnce(t *testing.T) {
 	s := newScripted(t, "-- | concurrency=2")
 	for _, line := range []string{
 		"session s1", "joined members=1", "claimed a:1 b:2", "exchanged a:send b:send",
@@ -139,8 +139,8 @@ func TestGivenBackIsCountedOnce(t *testing.T) {
 		s.input(strings.Fields(line))
 		s.effects()
 	}
-	if n := s.m.snapshot().GivenBack; n != 1 {
-		t.Errorf("%d keys were given back, not 1", n)
+	if n := s.m.snapshot().Released; n != 1 {
+		t.Errorf("%d keys were released, not 1", n)
 	}
 }
 

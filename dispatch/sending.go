@@ -42,7 +42,7 @@ func (m *machine) handleAnswer(now time.Duration, s *slot, a Assignment, answer 
 	m.observed.Submissions++
 	m.observed.Latency += took
 	m.fast = took < fastAnswer
-	a.Refused = m.refusals.note(now, a, answer.Permanent)
+	a.Refused = m.refusals.record(now, a, answer.Permanent)
 	if a.Work == Resolve && (answer.Outcome == Uncertain || answer.Outcome == Busy || answer.Outcome == Misconfigured) {
 		a.Unanswered = m.unanswered.count(now, a)
 	} else {

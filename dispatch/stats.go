@@ -29,9 +29,9 @@ type Stats struct {
 	FailingFor time.Duration
 	FailingAt  string
 	Failure    error
-	// TakenOver are keys that were taken while a step on them was interrupted,
-	// GivenBack those that were released for other instances' fair share.
-	TakenOver, GivenBack int64
+	// TakenOver are keys that were claimed while a step of another instance on them was unfinished, Released those that
+	// were released for other instances' fair share.
+	TakenOver, Released int64
 }
 
 // snapshot copies what can be shown.

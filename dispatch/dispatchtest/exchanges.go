@@ -142,7 +142,7 @@ func testAgain(b *bench) {
 	b.is(b.settles(s, done(a), claimOf(a)).Begun[0], dispatch.Send, "2", 1)
 }
 
-// testUnsent: an attempt that was certainly not sent is given back, so that a target is not told of a second attempt
+// testUnsent: an attempt that was certainly not sent is returned, so that a target is not told of a second attempt
 // when it sees the first.
 func testUnsent(b *bench) {
 	s := b.session("a")

@@ -277,7 +277,7 @@ func (s state) turn(in request, alive bool) (state, reply) {
 	return s, p
 }
 
-// settle records a result that counts, and reports whether the key is given back.
+// settle records a result that counts, and reports whether the key is released.
 func (s *state) settle(in request) (given bool) {
 	s.step, s.interrupted = false, false
 	s.head, s.attempts = in.result.State, in.result.Attempt

@@ -137,6 +137,8 @@ func (q *Queue) checkDelivery() error {
 		return usererr.Errorf("rate is %v; use so many submissions in a second, or leave it out for no limit", q.Rate)
 	case failure != dispatch.OnFailureDefault && failure != dispatch.OnFailureBlock && failure != dispatch.OnFailureSkip && failure != dispatch.OnFailureRetry:
 		return usererr.Errorf("on_failure: %q; use block, skip or retry", q.OnFailure)
+	case failure == dispatch.OnFailureRetry && q.MaxAge > 0:
+		return usererr.Errorf("max_age of %v: on_failure: retry gives no message up; leave one of them out", q.MaxAge)
 	}
 	if err := q.RetryPolicy().Validate(); err != nil {
 		return err

@@ -33,6 +33,7 @@ func TestConfigRefusesWhatTheServerRefuses(t *testing.T) {
 		strings.Replace(queue, "/'}", "/', headers: {X-A: 1, x-a: 2}}", 1):  "the headers X-A and x-a are one",
 		strings.Replace(queue, "/'}", "/', headers: {X-A: 1}, header_files: {x-a: '"+writeFile(t, "secret")+"'}}", 1): "the headers X-A and x-a are one",
 		"monitor: {sinks: [{sink: s, webhook: {url: 'http://127.0.0.1:1/', headers: {X-A: 1, x-a: 2}}}]}":             "the headers X-A and x-a are one",
+		queue + "on_failure: retry\n    max_age: 72h":                                                                 `max_age of 72h0m0s: on_failure: retry`,
 		queue + "on_failure: explode":                              `on_failure: "explode"`,
 		queue + "rate: .nan":                                       "rate is NaN",
 		queue + "rate: -1":                                         "rate is -1",
