@@ -36,7 +36,7 @@ const (
 	// Unattended: its session has lapsed, but the node lives. Nothing is replaced; its
 	// agent should be started again.
 	Unattended  Health = "unattended"
-	Doubtful    Health = "doubtful" // its session has lapsed; opinions or time are wanting
+	Doubtful    Health = "doubtful" // its session has lapsed; opinions or time are missing
 	Replaceable Health = "over"     // it can be replaced
 	// Stuck: it is silent, and nothing proves that it is closed for writes. An operator has to decide.
 	Stuck Health = "stuck"
@@ -137,7 +137,7 @@ func judgeSilence(v View, seen Observation, own Record, fenceDelay time.Duration
 	if wait := fenceDelay - o.silentFor; wait > 0 {
 		return Finding{Health: Doubtful, Why: why + "; its fence needs time to close", RecheckAfter: wait}
 	}
-	// Who still acknowledges keeps it open, on its side of a cut that nobody here can look behind.
+	// A replica that still acknowledges keeps it open, on its side of a cut that nobody here can look behind.
 	if left := v.possibleAcknowledgers(seen, own, fenceDelay); len(left) >= max(1, own.Needs) {
 		return Finding{Health: Stuck, Why: fmt.Sprintf("%s; %s may still acknowledge its writes, which keeps its armed fence open", why, strings.Join(left, ", "))}
 	}

@@ -223,7 +223,7 @@ func (t planner) awaitDetached(p Plan) (a Action, wait bool) {
 			labels[i] = fmt.Sprintf("%.8s at %s", r.ID, r.Address)
 		}
 		why = "the old primary is silent, and its armed fence may be kept open by " + strings.Join(labels, ", ")
-	// Opinions are wanting, or it was heard from again. There is time for them to come, and to close it from here.
+	// Opinions are missing, or it was heard from again. There is time for them to come, and to close it from here.
 	case t.finding.Health != Stuck:
 		limit, why = 2*t.policy.Patience, fmt.Sprintf("the old primary is %s: %s", t.finding.Health, why)
 	}

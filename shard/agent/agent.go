@@ -101,7 +101,7 @@ func wire(c *common) *Agent {
 		a.inbox.results = nil // they tell what the other process had; the orchestrator asks again
 	}
 	a.fence.onHung = func() { go a.post(a.process.killHung) }
-	a.fence.onTrustEnd = func() { go a.post(r.trustHasEnded) }
+	a.fence.onTrustEnd = func() { go a.post(r.onTrustEnded) }
 	return a
 }
 
@@ -157,7 +157,7 @@ func (a *Agent) runLoop(ctx context.Context) {
 		now := a.now()
 		a.lastTurn.Store(int64(now))
 		a.turn(now)
-		if a.stop.isDone(now) {
+		if a.stop.step(now) {
 			return
 		}
 		timer, cancel := a.clock.Timer(max(time.Millisecond, a.next-a.now()))
@@ -195,7 +195,7 @@ func (a *Agent) turn(now time.Duration) {
 	// A node that the store does not take, or that another shard has, is reported again, and otherwise left alone.
 	switch {
 	case !a.report.isRegistered():
-	case !a.otherShards.isClear(now):
+	case !a.otherShards.step(now):
 		a.publish()
 	default:
 		a.peer.step(now)

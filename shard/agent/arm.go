@@ -71,7 +71,7 @@ func (a *armer) arm(need int) {
 			case err == nil:
 				a.setArmed(true)
 				a.probe.state.Fence = shard.Armed
-				a.probe.soon()
+				a.probe.probeSoon()
 				a.limiter.end()
 			case errors.Is(err, shard.ErrUnsupported):
 				a.log.Debug("engine has no fence that could be armed")
@@ -100,7 +100,7 @@ func (a *armer) disarm(now time.Duration) {
 		err := a.fence.open(ctx, shard.Open, 0)
 		return func() {
 			if err == nil {
-				a.probe.soon()
+				a.probe.probeSoon()
 				a.probe.state.Fence, a.probe.state.Needs, a.report.urgent = shard.Open, 0, true
 				a.log.Warn("fence is disarmed: no replica acknowledges")
 			}

@@ -19,7 +19,19 @@ func (r *reconciler) startCommand() {
 		return
 	}
 	c, now := r.inbox.queue[0], r.now()
-	if !r.isReadyFor(c, now) {
+	if r.needsPlan(c) && r.view.Row.Epoch < c.Epoch {
+		// The command was faster than the row, and what it orders depends on the plan there. If no such row
+		// comes, the orchestrator sends it again, or its update was refused.
+		if now < r.inbox.acceptedAt+r.cfg.Timing.Timeout {
+			r.report.rereadAfter(rereadSoon, now)
+		} else {
+			r.inbox.drop()
+		}
+		return
+	}
+	// An operator who forces a plan takes the promise back.
+	if c.Order == shard.OrderPromote && now < r.promises.givenUntil && !r.view.Row.IsForced() {
+		r.wakeBy(r.promises.givenUntil) // a plan that cannot wait for the end of the promise is replaced
 		return
 	}
 	r.inbox.drop()
@@ -42,25 +54,9 @@ func (r *reconciler) startCommand() {
 	})
 }
 
-// isReadyFor reports whether the oldest command can be carried out now.
-func (r *reconciler) isReadyFor(c shard.Command, now time.Duration) bool {
-	needsPlan := c.Order == shard.OrderPromote || c.Order == shard.OrderCatchUp || c.Order == shard.OrderDetach && r.probe.quarantine != ""
-	if needsPlan && r.view.Row.Epoch < c.Epoch {
-		// The command was faster than the row, and what it orders depends on the plan there. If no such row
-		// comes, the orchestrator sends it again, or its update was refused.
-		if now < r.inbox.acceptedAt+r.cfg.Timing.Timeout {
-			r.report.rereadAfter(rereadSoon, now)
-		} else {
-			r.inbox.drop()
-		}
-		return false
-	}
-	// An operator who forces a plan takes the promise back.
-	if c.Order == shard.OrderPromote && now < r.promises.givenUntil && !r.view.Row.IsForced() {
-		r.wakeBy(r.promises.givenUntil) // a plan that cannot wait for the end of the promise is replaced
-		return false
-	}
-	return true
+// needsPlan reports whether what a command orders depends on the plan in the row.
+func (r *reconciler) needsPlan(c shard.Command) bool {
+	return c.Order == shard.OrderPromote || c.Order == shard.OrderCatchUp || c.Order == shard.OrderDetach && r.probe.quarantine != ""
 }
 
 // refusal is why a command is not carried out by a node that is quarantined.

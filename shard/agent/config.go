@@ -70,8 +70,8 @@ type Config struct {
 	// Priority decides between replicas that are equal; 0 is promoted only where an operator names it. nil is
 	// DefaultPriority.
 	Priority *int
-	// MinReplicas is how many replicas have to acknowledge, or the primary refuses writes. 0
-	// asks for one as long as there is one, and for none when there is none.
+	// MinReplicas: the primary rejects writes that fewer replicas acknowledge. 0: one while any replica is connected, and
+	// none when there is none.
 	MinReplicas int
 	// KillHung has the node's process killed if it does not answer when its fence has to be
 	// closed. Without it such a node may accept what it had received, once it continues.

@@ -15,7 +15,7 @@
 //	             renewed only after a write probe), takes and releases the shard's lease (shardLease), and
 //	             judges whether anybody's lease can be taken (leaseWatch)
 //	promises     lets a primary continue while the store is down
-//	otherShards  has the components from peer to save run only if no other shard has the node
+//	otherShards  lets the components from peer to save run only when no other shard has the node
 //	peer         asks whether the primary answers, when that is another node (peerProbe)
 //	reconcile    carries out the [shard.Decision] about the own node, or a command (reconciler, inbox): one task at
 //	             a time
@@ -36,10 +36,11 @@
 //  2. peerProbe probes the primary, and reporter reports the opinion at once.
 //  3. orchestrator gives the view to [shard.NextAction], if it may act (mayAct: the view is fresh, no promise forbids it,
 //     and after a gap everyone has had T to report again). There [shard.Judge], secondOpinion and judgeSilence
-//     (shard/judge.go) decide whether the primary can be replaced: two signals, no veto. If it can, or if it is silent and nothing proves
-//     that it is closed (Stuck), planner.next (shard/planner.go) calls startAutomatic (shard/plan_start.go), which refuses for
-//     a Stuck one, and also when failover is paused, the shard is flapping, a failover failed a moment ago, or there is no
-//     candidate. One agent takes the failover lock and writes a plan under a new epoch (phase detaching).
+//     (shard/judge.go) decide whether the primary can be replaced: two signals, no veto. planner.next (shard/planner.go) first
+//     blocks a failover while the store has lost what was decided last (lostDecisions), and starts what an operator requested.
+//     Otherwise startAutomatic (shard/plan_start.go) starts one, unless failover is paused, the shard is flapping, a failover
+//     failed a moment ago, or there is no candidate. It is also called for a primary that is silent and that nothing proves
+//     closed (Stuck), only to return the reason (Blocked). One agent takes the failover lock and writes a plan under a new epoch (phase detaching).
 //  4. reconciler of each replica carries out "detach"; reporter reports where its data stands still. A replica whose
 //     agent is without the store gets no command: detachWithoutStore (follow.go), also in the turn, detaches it.
 //  5. planner.detaching (shard/plan_phases.go) waits until the old primary is certain to be closed (awaitDetached), and
@@ -51,7 +52,7 @@
 //     moves the plan to phase following: the promoted agent starts that phase, not the orchestrator.
 //  7. orchestrator sees phase following in the row, sends the others "follow", and ends the plan.
 //
-// Each step is one call from the turn into one component, which returns to the turn.
+// The turn starts each step with a call into one component; a task then runs beside the loop, and its result starts another turn.
 //
 // # Where a condition for a failover goes
 //
@@ -66,11 +67,14 @@
 //	the agent, from the data  [shard.Decide] quarantines the node, as after a restart that lost data (shard/decide.go)
 //	other agents              [shard.Judge], from their opinions (peerProbe): a failover that an operator asks for
 //	                          needs it, too
-//	nobody: a limit           startAutomatic (shard/plan_start.go), as [shard.Policy].FlapLimit; of what is chosen,
+//	no observation, a limit   startAutomatic (shard/plan_start.go), as [shard.Policy].FlapLimit; of what is chosen,
 //	                          unfitReason (shard/choose.go), as MaxLag, which operators' requests obey, too.
-//	                          If it holds for a primary that its agent keeps closed (neither of these two does),
-//	                          reconciler.giveUpUnwritable has to know of it, or closes a primary that is not replaced then
-//	nobody: a wait            startAutomatic: there a new field of [shard.Policy] would be compared with TakeableFor
+//	                          If it holds for a primary that its agent keeps closed (FlapLimit does not),
+//	                          [shard.View].HasSuccessor has to know of it, as of MaxLag, or giveUpUnwritable closes
+//	                          a primary that is not replaced then
+//	no observation, a time    as Row.Paused, which an operator sets once for all agents: only the store's clock (View.Now)
+//	                          is the same for all, and a time of day needs a time zone
+//	no observation, a wait    startAutomatic: there a new field of [shard.Policy] would be compared with TakeableFor
 //	                          (0 while another node's agent holds the lease), and what is left returned as Action.Wait.
 //	                          Neither an operator's failover waits for it, nor returnToOldPrimary, which ends a
 //	                          switchover whose new primary does not come up.
@@ -81,12 +85,13 @@
 //
 // What takes time in a promotion has four limits: of the task, in startCommand (command_tasks.go) and lead (lead.go); of the
 // plan, in promoting (shard/plan_phases.go); and of an orchestrator that is taken to live, in hasLiveOrchestrator
-// (shard/planner.go). [shard.Policy].HookTimeout, of the hooks (hooks.go), is in all of them.
+// (shard/planner.go). [shard.Policy].HookTimeout, of the hooks (hooks.go), is in all but lead's, which calls none before it promotes.
 //
 // A setting has its flag in internal/shardagent/flags.go: a field of Settings, copied by configure and checked by complete.
-// It has a line in internal/settings/example.yaml (docs/understudy.yaml is made of that), its bounds in [Config.Validate],
+// It has a line in internal/settings/example.yaml (docs/understudy.yaml is made of that: go test ./internal/settings -run TestReference
+// -update), its bounds in [Config.ValidateSettings], which flags and file share,
 // and a scene in shard/testdata (scene.policy in planner_scene_test.go reads a Policy's); docs/shard.md names those that
-// most people need. A Policy is each agent's own: which agent gets the failover lock decides, so the flag must be the same
+// most people need, docs/shard-runbook.md the texts of what is blocked, and CHANGELOG.md all. A Policy is each agent's own: which agent gets the failover lock decides, so the flag must be the same
 // on all of them. And api.ViewShard asks the planner with a Policy of its own, all defaults but FenceDelay: what the API
 // says is blocked would know nothing of the wait. A setting of one node that the others must know goes the way of Priority:
 // Config, record.go, [shard.Record], choose.go, and from there to the API, the command line and the page.
@@ -94,15 +99,16 @@
 // # What is open, armed or closed
 //
 //	field                 what it is                     set by                             relied on by
-//	fence.mayBeOpen       nobody has seen it closed      fence, around SetFence; adoptOpen, the guard that closes it in time,
-//	                                                     closeSilent; nodeEnded ends it     isTrusted, promises, lead, armer
+//	fence.mayBeOpen       this agent opened it, took it  fence, around SetFence; adoptOpen,  the guard that closes it in time,
+//	                      over, or found it open and     closeSilent; nodeEnded ends it     isTrusted, promises, lead, armer
+//	                      silent; not seen closed since
 //	probe.state.Fence     as the node says               nodeProbe; armer and releaseHeld,  reconciler, armer
 //	                                                     at once after SetFence
 //	probe.announcedFence  what is about to be opened     openNode; a probe that saw it      Record.Fence
 //	                                                     ends it
-//	armer.armed           a promise, ahead of disarming  armer; openNode, examineNode;      armer, openNode, Record.Armed
-//	                      and behind arming; it may      stepDown, declareDeath, a restart
-//	                      outlast a fence that closes    of the node
+//	armer.armed           a promise, ahead of disarming  armer; openNode, closeUnless-      armer, openNode, Record.Armed
+//	                      and behind arming; it may      SameRun, stepDown, declareDeath,
+//	                      outlast a fence that closes    a restart of the node
 //	Record.Fence          announcedFence, or state's     record                             Judge: Closed is a promise
 //	Record.Armed          armer.armed                    record                             Judge: only an armed fence
 //	                                                                                        closes by itself

@@ -12,8 +12,11 @@ import (
 	"github.com/understudy-ha/understudy/shard"
 )
 
-// errFenceClosing: the fence was to be closed while it was being opened.
-var errFenceClosing = errors.New("shard: the fence is to be closed")
+// Why a fence is not opened.
+var (
+	errFenceClosing  = errors.New("shard: the fence is being opened or closed already")
+	errTrustTooShort = errors.New("shard: trust in the session lasts too short to open the fence")
+)
 
 // fence opens and closes the node's fence. It closes it by itself at the end of trust, from a goroutine and a
 // connection of its own, so that nothing else that hangs is in its way.
@@ -25,7 +28,7 @@ type fence struct {
 	margin      time.Duration // of trust, kept for closing
 	lateGrace   time.Duration // for closing, when trust had ended before closing started
 	log         *slog.Logger
-	// onHung is called when the node does not answer until trust has ended, or for late if it had ended
+	// onHung is called when the node does not answer until trust has ended, or for lateGrace if it had ended
 	// before; onTrustEnd when trust ends with the node open. Neither may block.
 	onHung, onTrustEnd func()
 
@@ -61,8 +64,8 @@ func (f *fence) requestClose() {
 	notify(f.wake)
 }
 
-// closeSilent has the fence of a node closed that was found open, and does not answer. It hangs if it still does not at the
-// given time.
+// closeSilent has the fence of a node closed that was found open, and does not answer. The node counts as hung if it has not
+// answered by the given time.
 func (f *fence) closeSilent(until time.Duration) {
 	f.mu.Lock()
 	// Tries from before it was known to be silent, if it was to be closed already, do not count.
@@ -95,7 +98,7 @@ func (f *fence) closeAndWait(ctx context.Context) error {
 // adoptOpen takes a node under guard that is open already.
 func (f *fence) adoptOpen() error {
 	if f.trust.remaining() <= f.margin {
-		return errFenceClosing
+		return errTrustTooShort
 	}
 	f.mu.Lock()
 	f.mayBeOpen = true
@@ -109,7 +112,11 @@ func (f *fence) open(ctx context.Context, as shard.Fence, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, f.callTimeout)
 	defer cancel()
 	f.mu.Lock()
-	if f.trust.remaining() <= f.margin+f.callTimeout || f.closed != f.requested || f.opening != nil {
+	if f.trust.remaining() <= f.margin+f.callTimeout {
+		f.mu.Unlock()
+		return errTrustTooShort
+	}
+	if f.closed != f.requested || f.opening != nil {
 		f.mu.Unlock()
 		return errFenceClosing
 	}

@@ -144,7 +144,7 @@ func (r *reconciler) updateRowAndOpen(ctx context.Context, edit func(v shard.Vie
 		err = r.openNode(ctx, false)
 	}
 	if err != nil {
-		r.abandonPromotion(ctx, err)
+		r.releaseAfterFailedStart(ctx, err)
 	}
 	return err
 }

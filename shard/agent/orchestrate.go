@@ -66,7 +66,7 @@ func (o *orchestrator) step(now time.Duration) {
 	if act.Wait > 0 {
 		o.wakeBy(now + max(act.Wait, time.Millisecond))
 		if act.Finding.RecheckAfter > 0 && act.Finding.RecheckAfter <= act.Wait {
-			// Opinions are wanting: read often at first, and less often the longer it takes.
+			// Opinions are missing: read often at first, and less often the longer it takes.
 			age := max(act.Finding.RecheckAfter, (now-o.watch.takeableSince)/8)
 			o.report.rereadAfter(min(age, o.cfg.Timing.Interval/2), now)
 		}
@@ -85,11 +85,11 @@ func (o *orchestrator) step(now time.Duration) {
 func (o *orchestrator) mayAct(now time.Duration) bool {
 	row := o.view.Row
 	fresh := o.view.at != 0 && now-o.view.at <= o.cfg.Timing.Timeout
-	// An old view is no ground to act on.
+	// Do not act on an old view.
 	if row.Rev == 0 || !fresh || o.view.stale || o.report.failing != 0 {
 		return false
 	}
-	// A promise forbids it, unless an operator takes it back.
+	// A promise forbids it, unless an operator forced a failover.
 	if now < o.promises.givenUntil && !row.IsForced() {
 		return false
 	}
@@ -133,7 +133,7 @@ func (o *orchestrator) carryOut(act shard.Action, now time.Duration) {
 }
 
 // detachReplicas has nodes whose agents are silent leave the old primary, so that they do not keep its armed fence
-// open. That they did is seen by the next probe (peerProbe); their agents lead them on when they are back.
+// open. The next peerProbe sees that they left; their agents lead them on when they are back.
 func (o *orchestrator) detachReplicas(addresses []string, now time.Duration) {
 	o.detachTriedAt = now
 	o.background(workDetachReplicas, o.cfg.nodeTimeout(), func(ctx context.Context) func() {
@@ -148,7 +148,7 @@ func (o *orchestrator) detachReplicas(addresses []string, now time.Duration) {
 			})
 		}
 		all.Wait()
-		return func() { o.peer.soon() }
+		return func() { o.peer.probeSoon() }
 	})
 }
 

@@ -27,8 +27,8 @@ type otherShards struct {
 	limiter logLimiter
 }
 
-// isClear reports whether the agent may act on the node.
-func (o *otherShards) isClear(now time.Duration) bool {
+// step reports whether the agent may act on the node, and starts a search when one is due.
+func (o *otherShards) step(now time.Duration) (mayAct bool) {
 	if _, member := o.view.Row.Member(o.id); member {
 		return true
 	}
@@ -41,7 +41,7 @@ func (o *otherShards) isClear(now time.Duration) bool {
 		due = max(due, o.askedAt+o.cfg.Timing.Timeout) // where it was found it may be forgotten
 	}
 	if now >= due {
-		o.ask(run)
+		o.startSearch(run)
 	} else {
 		o.wakeBy(due)
 	}
@@ -51,7 +51,7 @@ func (o *otherShards) isClear(now time.Duration) bool {
 	return false
 }
 
-func (o *otherShards) ask(run string) {
+func (o *otherShards) startSearch(run string) {
 	again := o.askedRun == run
 	o.background(workFindOtherShards, o.cfg.storeTimeout(), func(ctx context.Context) func() {
 		conflict, err := o.find(ctx, run, again)

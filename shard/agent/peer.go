@@ -32,8 +32,8 @@ type peerProbe struct {
 	unattended []shard.Opinion
 }
 
-// soon has the primary, and members whose agents are silent, probed in the next turn.
-func (p *peerProbe) soon() { p.due = true }
+// probeSoon has the primary, and members whose agents are silent, probed in the next turn.
+func (p *peerProbe) probeSoon() { p.due = true }
 
 func (p *peerProbe) step(now time.Duration) {
 	of := p.view.Row.Primary

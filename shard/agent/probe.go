@@ -45,11 +45,11 @@ type nodeProbe struct {
 	condition     shard.Condition
 	answered      bool   // the latest probe was
 	known         bool   // any probe was
-	unexamined    bool   // nothing was decided about it since it came, or came back
+	unclassified  bool   // nothing was decided about it since it came, or came back
 	accessProblem string // why it does not let the agent in, or is not managed
 	unanswered    string // why the latest probe was not answered
 	warning       string // what an operator should know about this run of the node
-	inspectedRun  string // the latest run that was examined
+	inspectedRun  string // the latest run that was inspected
 	quarantine    string // why the reconciler keeps it closed; "": it does not
 	// announcedFence was reported before the fence is opened, and is reported until a probe has seen it.
 	announcedFence shard.Fence
@@ -66,7 +66,7 @@ type nodeProbe struct {
 
 func newNodeProbe(c *common) *nodeProbe {
 	const logReads = 4
-	return &nodeProbe{common: c, logReads: make(chan struct{}, logReads), unexamined: true, state: shard.State{Role: shard.Replica}, condition: shard.Silent}
+	return &nodeProbe{common: c, logReads: make(chan struct{}, logReads), unclassified: true, state: shard.State{Role: shard.Replica}, condition: shard.Silent}
 }
 
 // step probes the node if that is due.
@@ -86,7 +86,7 @@ func (p *nodeProbe) step(now time.Duration) {
 	examine := p.inspection()
 	p.background(workProbeNode, max(i, p.cfg.nodeTimeout()), func(ctx context.Context) func() {
 		asked := p.now()
-		n, err := p.ask(ctx)
+		n, err := p.readState(ctx)
 		if err == nil {
 			err = examine(n)
 		}
@@ -102,8 +102,8 @@ func (p *nodeProbe) step(now time.Duration) {
 	})
 }
 
-// ask asks the node about itself, and its host how far its log reaches.
-func (p *nodeProbe) ask(ctx context.Context) (shard.State, error) {
+// readState asks the node about itself, and its host how far its log reaches.
+func (p *nodeProbe) readState(ctx context.Context) (shard.State, error) {
 	n, err := p.node.Probe(ctx)
 	r, reads := p.cfg.Engines.(shard.LogReader)
 	if err == nil && reads && n.LogPath != "" && p.cfg.Local(p.cfg.Node) {
@@ -176,8 +176,8 @@ func (p *nodeProbe) interval(now time.Duration) time.Duration {
 	return i
 }
 
-// soon has the node probed in the next turn.
-func (p *nodeProbe) soon() { p.dueSince = 0 }
+// probeSoon has the node probed in the next turn.
+func (p *nodeProbe) probeSoon() { p.dueSince = 0 }
 
 // observe takes what the node said of itself, asked at the given time.
 func (p *nodeProbe) observe(n shard.State, asked time.Duration, err error) {
@@ -280,7 +280,7 @@ func (p *nodeProbe) firstSeen(n shard.State) {
 // nodeRestarted: the node's process is another one than before. It may have less data.
 func (p *nodeProbe) nodeRestarted() {
 	p.log.Warn("node was restarted")
-	p.unexamined, p.restarted = true, p.now()
+	p.unclassified, p.restarted = true, p.now()
 	p.fence.requestClose() // at once: another may have been promoted since it went down
 }
 
@@ -292,8 +292,8 @@ func (p *nodeProbe) processEnded(now time.Duration) {
 
 // processStarted: a process of the node runs of which nothing is known.
 func (p *nodeProbe) processStarted() {
-	p.unexamined = true
-	p.soon()
+	p.unclassified = true
+	p.probeSoon()
 }
 
 // setQuarantine records why the node is kept closed, "" when it is not.
@@ -314,7 +314,7 @@ func (p *nodeProbe) probeNow(ctx context.Context) (shard.State, error) {
 	asked := p.now()
 	var n shard.State
 	err := p.withNodeTimeout(ctx, func(ctx context.Context) (err error) {
-		n, err = p.ask(ctx)
+		n, err = p.readState(ctx)
 		return err
 	})
 	if err != nil {

@@ -27,13 +27,13 @@ func (r *reconciler) promote(ctx context.Context, c shard.Command, plan shard.Pl
 	r.sessions.start() // it takes a moment; the node is promoted meanwhile
 	n, err := r.promoteNode(ctx, plan.Kind == shard.Switchover)
 	if err != nil {
-		r.abandonPromotion(ctx, err)
+		r.releaseAfterFailedStart(ctx, err)
 		return err
 	}
 	// In a switchover the old primary releases the lease for this agent, if it was closed before its pause ended. That it
 	// lapsed, or was released for nobody, proves nothing: it may have accepted what this node lacks.
 	if err := r.lease.acquire(ctx, plan.Kind == shard.Switchover); err != nil {
-		r.abandonPromotion(ctx, err)
+		r.releaseAfterFailedStart(ctx, err)
 		return err
 	}
 	err = r.updateRowAndOpen(ctx, func(v shard.View) (shard.RowUpdate, error) {
@@ -50,8 +50,8 @@ func (r *reconciler) promote(ctx context.Context, c shard.Command, plan shard.Pl
 	return err
 }
 
-// abandonPromotion gives up what a promotion that failed has taken. The node stays closed.
-func (r *reconciler) abandonPromotion(ctx context.Context, err error) {
+// releaseAfterFailedStart gives the lease up after a promotion, bootstrap or resumption that failed. The node stays closed.
+func (r *reconciler) releaseAfterFailedStart(ctx context.Context, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.Timing.Timeout)
 	defer cancel()
 	if closed := r.fence.closeAndWait(ctx); closed == nil {

@@ -66,7 +66,7 @@ func (r *reconciler) step(now time.Duration) {
 	}
 	r.decision = d
 	r.report.trouble = ""
-	r.examineNode(d)
+	r.closeUnlessSameRun(d)
 	r.cancelOutdatedTask()
 	r.startCommand()
 	if r.runningCommand() != nil {
@@ -142,13 +142,13 @@ func (r *reconciler) mistakenIdentity() string {
 	return ""
 }
 
-// examineNode closes a node that came, or came back, unless it is the same run of the primary that the row
+// closeUnlessSameRun closes a node that came, or came back, unless it is the same run of the primary that the row
 // names: any other may have been replaced.
-func (r *reconciler) examineNode(d shard.Decision) {
-	if !r.probe.unexamined {
+func (r *reconciler) closeUnlessSameRun(d shard.Decision) {
+	if !r.probe.unclassified {
 		return
 	}
-	r.probe.unexamined = false
+	r.probe.unclassified = false
 	n := r.probe.state
 	sameRun := r.folder.state().Run == n.Run
 	mayStayOpen := d.Assignment == shard.AssignLead || d.Assignment == shard.AssignKeep
@@ -204,7 +204,7 @@ func (r *reconciler) declareDeath(now time.Duration) {
 		return
 	}
 	if r.probe.condition != shard.Down {
-		r.probe.condition, r.probe.unexamined = shard.Down, true
+		r.probe.condition, r.probe.unclassified = shard.Down, true
 		r.arm.setArmed(false)
 		r.stats.Deaths++
 	}
@@ -263,8 +263,8 @@ func (r *reconciler) closeSilent(now time.Duration) {
 	r.fence.closeSilent(until)
 }
 
-// trustHasEnded: trust in the session has ended, and the fence closes.
-func (r *reconciler) trustHasEnded() {
+// onTrustEnded: trust in the session has ended, and the fence closes.
+func (r *reconciler) onTrustEnded() {
 	r.trustEnded, r.report.urgent = true, true
 	r.report.steadySince = r.now()
 	r.stats.Fenced++

@@ -50,7 +50,7 @@ func (s *saver) step(now time.Duration) {
 		return
 	}
 	n := s.probe.state
-	if !s.probe.answered || s.probe.unexamined || s.view.isPrimary() && n.Role == shard.Replica {
+	if !s.probe.answered || s.probe.unclassified || s.view.isPrimary() && n.Role == shard.Replica {
 		return // a primary that was restarted as a replica must be known as such until it continues
 	}
 	holding := s.lease.held != nil && s.fence.isOpen() && s.reconcile.isTrusted()

@@ -63,9 +63,9 @@ func (s *shutdown) requestSwitchover(ctx context.Context, v shard.View) (id stri
 	return "", nil
 }
 
-// isDone reports whether nothing keeps the agent any more. A primary asks for a switchover here, as soon as no plan is under
+// step reports whether nothing keeps the agent any more. Of a primary it requests a switchover, as soon as no plan is under
 // way and if a replica can take its place.
-func (s *shutdown) isDone(now time.Duration) bool {
+func (s *shutdown) step(now time.Duration) (done bool) {
 	if s.since == 0 {
 		return false
 	}
