@@ -76,7 +76,7 @@ func (p *shardPart) submitRequest(w http.ResponseWriter, r *http.Request, q shar
 	name := r.PathValue("shard")
 	ctx, cancel := context.WithTimeout(r.Context(), p.timeout)
 	defer cancel()
-	id, err := admin.Ask(ctx, name, q, to)
+	id, err := admin.RequestPlan(ctx, name, q, to)
 	if err != nil {
 		return err
 	}

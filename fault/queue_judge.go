@@ -68,7 +68,7 @@ type QueueEvidence struct {
 // QueueVerdict is what it says.
 type QueueVerdict struct {
 	Violations []Violation
-	Batches    int // that were committed
+	Messages   int // that were committed
 	States     map[dispatch.State]int
 	Arrivals   int
 	// Again are batches that reached the target more than once, Apart requests of
@@ -124,7 +124,7 @@ func (j *queueJudge) sent() {
 		if !there {
 			continue
 		}
-		j.verdict.Batches++
+		j.verdict.Messages++
 		if !s.NotBefore.IsZero() {
 			continue
 		}

@@ -174,7 +174,7 @@ func TestFaultQueueJudgeCatches(t *testing.T) {
 			}
 		})
 	}
-	if v := fault.JudgeQueue(orderly()); v.Batches != 3 || v.Again != 1 || v.Apart != 0 || v.States[dispatch.Committed] != 3 {
+	if v := fault.JudgeQueue(orderly()); v.Messages != 3 || v.Again != 1 || v.Apart != 0 || v.States[dispatch.Committed] != 3 {
 		t.Errorf("findings: %+v", v)
 	}
 }

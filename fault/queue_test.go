@@ -91,12 +91,12 @@ func disturb(t *testing.T, cfg fault.FleetConfig, length time.Duration) {
 	t.Logf("did %v", did)
 	tried(t, did)
 	t.Logf("%d batches %v, %d requests, %d batches came more than once, %d requests apart, at most %d attempts",
-		v.Batches, v.States, v.Arrivals, v.Again, v.Apart, v.Attempts)
+		v.Messages, v.States, v.Arrivals, v.Again, v.Apart, v.Attempts)
 	for _, violation := range v.Violations {
 		t.Errorf("VIOLATION %s", violation)
 	}
-	if v.Batches < 20 {
-		t.Errorf("only %d batches", v.Batches)
+	if v.Messages < 20 {
+		t.Errorf("only %d messages", v.Messages)
 	}
 }
 

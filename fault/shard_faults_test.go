@@ -399,7 +399,7 @@ func twoOrchestrators(t *testing.T, s *fault.Shard, _ *fault.ShardLoad) {
 		p := s.Settled()
 		s.Forgive()
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		_, err := desk.Ask(ctx, "orders", shard.Request{Kind: shard.Switchover}, s.Replicas()[0].Addr)
+		_, err := desk.RequestPlan(ctx, "orders", shard.Request{Kind: shard.Switchover}, s.Replicas()[0].Addr)
 		cancel()
 		if err != nil && !errors.Is(err, lease.ErrUnavailable) {
 			t.Logf("asking: %v", err)

@@ -137,6 +137,6 @@ func (s *Shard) ForceBest() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	desk := shard.Admin{Registry: s.Shards().Registry(), By: "test"}
-	_, err := desk.Ask(ctx, shardName, shard.Request{Kind: shard.Failover, Force: true}, best.Addr)
+	_, err := desk.RequestPlan(ctx, shardName, shard.Request{Kind: shard.Failover, Force: true}, best.Addr)
 	return err
 }

@@ -107,7 +107,7 @@ func upgradeQueue(t *testing.T, v versions, db fault.Database) {
 	fleet.Stop(time.Minute)
 	verdict := fault.JudgeQueue(fault.QueueEvidence{Sent: sent, Records: fleet.Records(), Arrivals: target.Arrivals(),
 		Target: target.Semantics, Second: fleet.Windows.Second})
-	t.Logf("%d messages %v, %d requests", verdict.Batches, verdict.States, verdict.Arrivals)
+	t.Logf("%d messages %v, %d requests", verdict.Messages, verdict.States, verdict.Arrivals)
 	for _, violation := range verdict.Violations {
 		t.Errorf("VIOLATION %s", violation)
 	}

@@ -75,9 +75,9 @@ func (a Admin) Resume(ctx context.Context, shard string) error {
 	})
 }
 
-// Ask puts a request into the row, which the agents then carry out or refuse: see
+// RequestPlan puts a request into the row, which the agents then carry out or refuse: see
 // [Row.Last], which is its end. to is a node as [View.Find] finds it, "" for the best. It returns the request's id.
-func (a Admin) Ask(ctx context.Context, shard string, q Request, to string) (id string, err error) {
+func (a Admin) RequestPlan(ctx context.Context, shard string, q Request, to string) (id string, err error) {
 	if q.Timeout != 0 && (q.Timeout < MinPause || q.Timeout > MaxPause) {
 		return "", fmt.Errorf("%w: a switchover may keep writes waiting for %v to %v, not %v", lease.ErrInvalid, MinPause, MaxPause, q.Timeout)
 	}

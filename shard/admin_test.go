@@ -39,10 +39,10 @@ func TestDeskRefusesOneMemberTooMany(t *testing.T) {
 		t.Fatal(err)
 	}
 	force := shard.Request{Kind: shard.Failover, Force: true}
-	if _, err := desk.Ask(t.Context(), "s", force, id(99)); !errors.Is(err, lease.ErrInvalid) || !strings.Contains(err.Error(), "understudy shard forget s NODE") {
+	if _, err := desk.RequestPlan(t.Context(), "s", force, id(99)); !errors.Is(err, lease.ErrInvalid) || !strings.Contains(err.Error(), "understudy shard forget s NODE") {
 		t.Errorf("a member too many: %v", err)
 	}
-	if _, err := desk.Ask(t.Context(), "s", force, id(2)); err != nil {
+	if _, err := desk.RequestPlan(t.Context(), "s", force, id(2)); err != nil {
 		t.Error("a member was refused:", err)
 	}
 	v, err := registry.ReadView(t.Context(), "s")
@@ -54,7 +54,7 @@ func TestDeskRefusesOneMemberTooMany(t *testing.T) {
 	if _, err := registry.UpdateRow(t.Context(), shard.RowUpdate{Row: row}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := desk.Ask(t.Context(), "s", force, id(99)); err != nil {
+	if _, err := desk.RequestPlan(t.Context(), "s", force, id(99)); err != nil {
 		t.Error("the last free place was refused:", err)
 	}
 }

@@ -25,7 +25,7 @@ func (j *queueJudge) add(batches []dispatch.Message) {
 			j.breach("enqueueing %s: known %t, added %t", b.ID, known, added[i])
 		}
 		if added[i] {
-			j.result.Batches++
+			j.result.Messages++
 			j.batches[b.ID] = &batchBook{id: b.ID, state: dispatch.Queued}
 			if b.NotBefore.After(j.storeNow()) {
 				j.scheduled = append(j.scheduled, scheduledBook{b, j.batches[b.ID]})

@@ -11,7 +11,7 @@ var queues = histories[QueueResult]{
 		return r, r.Broken
 	},
 	sum: func(all *QueueResult, r QueueResult) {
-		all.Batches += r.Batches
+		all.Messages += r.Messages
 		all.Scheduled += r.Scheduled
 		all.Submitted += r.Submitted
 		all.Asked += r.Asked
@@ -21,7 +21,7 @@ var queues = histories[QueueResult]{
 		all.Settle = max(all.Settle, r.Settle)
 	},
 	idle: func(all QueueResult, runs int) bool {
-		return all.Batches < 5*runs || all.Submitted < all.Batches/2 || all.Scheduled < runs || runs > 100 && all.TakenOver*all.Asked*all.Blocked == 0
+		return all.Messages < 5*runs || all.Submitted < all.Messages/2 || all.Scheduled < runs || runs > 100 && all.TakenOver*all.Asked*all.Blocked == 0
 	},
 }
 

@@ -103,7 +103,7 @@ func (s *QueueSetup) networks(d *dice) {
 // QueueResult is what a run came to.
 type QueueResult struct {
 	Broken    []string // promises, each with what happened
-	Batches   int
+	Messages  int
 	Scheduled int // batches that joined their keys at their time
 	Submitted int // requests of senders
 	Asked     int // batches started whose fate was asked for first

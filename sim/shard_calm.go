@@ -159,7 +159,7 @@ func (w *shardWorld) help() {
 	}
 	w.judge.trace("a person forces %s", most.name)
 	desk := shard.Admin{Registry: judgedRegistry{w.base.Load().Registry(), w.judge}, By: "a person"}
-	if _, err := desk.Ask(context.Background(), shardName, shard.Request{Kind: shard.Failover, Force: true}, most.id()); err != nil {
+	if _, err := desk.RequestPlan(context.Background(), shardName, shard.Request{Kind: shard.Failover, Force: true}, most.id()); err != nil {
 		w.judge.breach("a person could not help: %v", err)
 	}
 }
@@ -217,7 +217,7 @@ func (w *shardWorld) handOver() {
 		}
 	}
 	desk := shard.Admin{Registry: judgedRegistry{w.base.Load().Registry(), w.judge}, By: "a person"}
-	_, err := desk.Ask(context.Background(), shardName, shard.Request{Kind: shard.Switchover}, "")
+	_, err := desk.RequestPlan(context.Background(), shardName, shard.Request{Kind: shard.Switchover}, "")
 	why := w.await(w.within())
 	if after := w.view().Row; err != nil || why != "" || after.Primary == before.Primary {
 		w.judge.breach("the switchover of a settled shard did not succeed: %v %s; %s\n%s", err, why, planText(after.Last), w.describe())

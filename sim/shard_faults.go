@@ -297,13 +297,13 @@ func (w *shardWorld) operate() {
 	switch w.dice.n(8) {
 	case 0, 1, 2, 3:
 		what = "switchover"
-		_, err = desk.Ask(ctx, shardName, shard.Request{Kind: shard.Switchover, Timeout: w.dice.between(time.Second, 5*time.Second)}, to)
+		_, err = desk.RequestPlan(ctx, shardName, shard.Request{Kind: shard.Switchover, Timeout: w.dice.between(time.Second, 5*time.Second)}, to)
 	case 4:
 		what = "failover"
-		_, err = desk.Ask(ctx, shardName, shard.Request{Kind: shard.Failover}, to)
+		_, err = desk.RequestPlan(ctx, shardName, shard.Request{Kind: shard.Failover}, to)
 	case 5:
 		what = "failover --force"
-		_, err = desk.Ask(ctx, shardName, shard.Request{Kind: shard.Failover, Force: true}, to)
+		_, err = desk.RequestPlan(ctx, shardName, shard.Request{Kind: shard.Failover, Force: true}, to)
 	case 6:
 		what = "pause"
 		err = desk.Pause(ctx, shardName, "maintenance")
@@ -331,6 +331,6 @@ func (h *shardHost) perish(d shard.RowUpdate, err error) {
 // force is a person who has the primary replaced.
 func (w *shardWorld) force() {
 	desk := shard.Admin{Registry: judgedRegistry{w.base.Load().Registry(), w.judge}, By: "a person"}
-	_, err := desk.Ask(context.Background(), shardName, shard.Request{Kind: shard.Failover, Force: true}, "")
+	_, err := desk.RequestPlan(context.Background(), shardName, shard.Request{Kind: shard.Failover, Force: true}, "")
 	w.judge.trace("a person: failover --force: %v", err)
 }

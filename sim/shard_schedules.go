@@ -260,7 +260,7 @@ func (w *shardWorld) hangPaused() {
 	}
 	const waits = shard.MinPause
 	desk := shard.Admin{Registry: judgedRegistry{w.base.Load().Registry(), w.judge}, By: "a person"}
-	if _, err := desk.Ask(context.Background(), shardName, shard.Request{Kind: shard.Switchover, Timeout: waits}, ""); err != nil {
+	if _, err := desk.RequestPlan(context.Background(), shardName, shard.Request{Kind: shard.Switchover, Timeout: waits}, ""); err != nil {
 		return
 	}
 	for end := time.Now().Add(2 * t); time.Now().Before(end); pause(time.Millisecond) {

@@ -189,12 +189,12 @@ func (b *bench) rows(query dispatch.MessageQuery) []dispatch.Record {
 	b.Helper()
 	rows, err := b.Admin.Messages(b.ctx, query)
 	if err != nil {
-		b.Fatalf("Batches(%+v): %v", query, err)
+		b.Fatalf("Messages(%+v): %v", query, err)
 	}
 	return rows
 }
 
-func testBatches(b *bench) {
+func testMessages(b *bench) {
 	s := b.session("a")
 	b.add("b", "4", "5", "6")
 	b.add("a", "1", "2", "3")
@@ -253,7 +253,7 @@ func testBatches(b *bench) {
 		}
 	}
 	if _, err := b.Admin.Messages(b.ctx, dispatch.MessageQuery{Queue: "none"}); !errors.Is(err, dispatch.ErrNoQueue) {
-		b.Errorf("Batches of an unknown queue: %v, want ErrNoQueue", err)
+		b.Errorf("Messages of an unknown queue: %v, want ErrNoQueue", err)
 	}
 }
 

@@ -98,7 +98,7 @@ func Run(t *testing.T, newHarness func(t *testing.T) *Harness) {
 		"wake/by a person":                            testWakeByAct,
 		"admin/queues":                                testQueues,
 		"admin/keys":                                  testKeys,
-		"admin/messages":                              testBatches,
+		"admin/messages":                              testMessages,
 		"admin/one message":                           testBatch,
 		"remove/empty or named":                       testRemove,
 		"remove/not while it is delivered":            testRemoveJoined,

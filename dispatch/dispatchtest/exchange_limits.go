@@ -144,7 +144,7 @@ func testHostileText(b *bench) {
 		}
 		rows, err := b.Admin.Messages(b.ctx, dispatch.MessageQuery{Queue: q, Key: text, IDs: []string{text}})
 		if err != nil || len(rows) != 1 || rows[0].ID != text {
-			b.Errorf("Batches of %q = %+v, %v", text, rows, err)
+			b.Errorf("Messages of %q = %+v, %v", text, rows, err)
 		}
 		if err := b.Admin.Act(b.ctx, q, text, dispatch.Skip, text); err != nil {
 			b.Errorf("Skip of %q: %v", text, err)

@@ -26,7 +26,7 @@ type Concurrent struct {
 	Keys        int           // default 6
 	Dispatchers int           // default 4
 	Enqueuers   int           // default 2
-	Batches     int           // of each key, about; default 60
+	Messages    int           // of each key, about; default 60
 	Length      time.Duration // of the fight, not of the clearing up; default 3 s
 	Timeout     time.Duration // T of the sessions; default 250 ms
 	Window      time.Duration // that keeps others from a step; default 400 ms
@@ -38,7 +38,7 @@ func (c Concurrent) withDefaults() Concurrent {
 	c.Keys = cmp.Or(c.Keys, 6)
 	c.Dispatchers = cmp.Or(c.Dispatchers, 4)
 	c.Enqueuers = cmp.Or(c.Enqueuers, 2)
-	c.Batches = cmp.Or(c.Batches, 60)
+	c.Messages = cmp.Or(c.Messages, 60)
 	c.Length = cmp.Or(c.Length, 3*time.Second)
 	c.Timeout = cmp.Or(c.Timeout, 250*time.Millisecond)
 	c.Window = cmp.Or(c.Window, 400*time.Millisecond)
@@ -145,7 +145,7 @@ func (r *run) note(client int, key string, called, returned time.Duration, in re
 
 // enqueue adds messages of several keys at a time.
 func (r *run) enqueue(ctx context.Context, client int, queueAdmin dispatch.Admin, rng *rand.Rand) {
-	pause := r.limits.Length * time.Duration(r.limits.Enqueuers) * 2 / time.Duration(r.limits.Keys*r.limits.Batches)
+	pause := r.limits.Length * time.Duration(r.limits.Enqueuers) * 2 / time.Duration(r.limits.Keys*r.limits.Messages)
 	for n := 0; ctx.Err() == nil; n++ {
 		var messages []dispatch.Message
 		ids := map[string][]string{}
@@ -229,7 +229,7 @@ func (r *run) inspect(ctx context.Context, queueAdmin dispatch.Admin) (places ma
 	for query := (dispatch.MessageQuery{Queue: r.queue, Limit: 100}); ; {
 		page, err := queueAdmin.Messages(ctx, query)
 		if err != nil {
-			return nil, fmt.Sprintf("Batches: %v", err)
+			return nil, fmt.Sprintf("Messages: %v", err)
 		}
 		for _, b := range page {
 			at := place{b.Key, b.Seq}

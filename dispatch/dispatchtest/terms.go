@@ -237,7 +237,7 @@ func testIdleRace(b *bench) {
 	working.Wait()
 	rest, err := b.Admin.Messages(b.ctx, dispatch.MessageQuery{Queue: q})
 	if err != nil || len(rest) != enqueuers*each {
-		b.Fatalf("Batches = %d, %v", len(rest), err)
+		b.Fatalf("Messages = %d, %v", len(rest), err)
 	}
 	left := 0
 	for _, r := range rest {

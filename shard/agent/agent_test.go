@@ -99,7 +99,7 @@ func TestSwitchover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil).up()
 		desk := shard.Admin{Registry: c.store.Registry(), By: "test"}
-		if _, err := desk.Ask(t.Context(), "s", shard.Request{Kind: shard.Switchover}, c.hosts[2].id()); err != nil {
+		if _, err := desk.RequestPlan(t.Context(), "s", shard.Request{Kind: shard.Switchover}, c.hosts[2].id()); err != nil {
 			t.Fatal(err)
 		}
 		took := c.until("the replica accepts writes", 5*time.Second, func() bool { return c.writes(c.hosts[2]) })

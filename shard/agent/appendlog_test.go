@@ -79,7 +79,7 @@ func TestOperatorChoosesTheShorterLog(t *testing.T) {
 					t.Fatalf("it is open, or for another reason closed: %q", trouble)
 				}
 				desk := shard.Admin{Registry: c.store.Registry(), By: "ann"}
-				id, err := desk.Ask(t.Context(), "s", shard.Request{Kind: shard.Failover, Force: true}, a.id())
+				id, err := desk.RequestPlan(t.Context(), "s", shard.Request{Kind: shard.Failover, Force: true}, a.id())
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -73,7 +73,7 @@ func orchestratorDies(t *testing.T, kind shard.Kind, phase shard.Phase, both boo
 		a.node.Kill()
 	} else {
 		desk := shard.Admin{Registry: c.store.Registry(), By: "test"}
-		if _, err := desk.Ask(t.Context(), "s", shard.Request{Kind: kind}, c.hosts[3].id()); err != nil {
+		if _, err := desk.RequestPlan(t.Context(), "s", shard.Request{Kind: kind}, c.hosts[3].id()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -197,7 +197,7 @@ func TestSwitchoverReturns(t *testing.T) {
 		b.node.Lag(time.Hour)
 		c.steady(a, 2*time.Second)
 		desk := shard.Admin{Registry: c.store.Registry(), By: "test"}
-		id, err := desk.Ask(t.Context(), "s", shard.Request{Kind: shard.Switchover}, b.id())
+		id, err := desk.RequestPlan(t.Context(), "s", shard.Request{Kind: shard.Switchover}, b.id())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -225,7 +225,7 @@ func TestPauseExpires(t *testing.T) {
 		b.node.Lag(time.Hour)
 		c.steady(a, 2*time.Second)
 		desk := shard.Admin{Registry: c.store.Registry(), By: "test"}
-		if _, err := desk.Ask(t.Context(), "s", shard.Request{Kind: shard.Switchover}, b.id()); err != nil {
+		if _, err := desk.RequestPlan(t.Context(), "s", shard.Request{Kind: shard.Switchover}, b.id()); err != nil {
 			t.Fatal(err)
 		}
 		c.until("writes are paused", 5*time.Second, func() bool { return !c.writes(a) })
@@ -267,7 +267,7 @@ func (c *cluster) caughtUp() (goOn func()) {
 		})
 	}
 	desk := shard.Admin{Registry: c.store.Registry(), By: "test"}
-	if _, err := desk.Ask(c.t.Context(), "s", shard.Request{Kind: shard.Switchover}, b.id()); err != nil {
+	if _, err := desk.RequestPlan(c.t.Context(), "s", shard.Request{Kind: shard.Switchover}, b.id()); err != nil {
 		c.t.Fatal(err)
 	}
 	c.until("the replica has caught up", timeout, func() bool {
@@ -378,7 +378,7 @@ func TestHooks(t *testing.T) {
 		h.fail[c.hosts[1].address] = true
 		h.mu.Unlock()
 		for _, to := range []int{1, 2} {
-			id, err := desk.Ask(t.Context(), "s", shard.Request{Kind: shard.Switchover}, c.hosts[to].id())
+			id, err := desk.RequestPlan(t.Context(), "s", shard.Request{Kind: shard.Switchover}, c.hosts[to].id())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -407,7 +407,7 @@ func TestSlowHook(t *testing.T) {
 		h := &hooks{takes: 4800 * time.Millisecond}
 		c := newCluster(t, 3, func(cfg *agent.Config) { cfg.Hooks = h }).up()
 		desk := shard.Admin{Registry: c.store.Registry(), By: "test"}
-		id, err := desk.Ask(t.Context(), "s", shard.Request{Kind: shard.Switchover, Timeout: 30 * time.Second}, c.hosts[1].id())
+		id, err := desk.RequestPlan(t.Context(), "s", shard.Request{Kind: shard.Switchover, Timeout: 30 * time.Second}, c.hosts[1].id())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -56,7 +56,7 @@ func TestForceGoesBeforePromise(t *testing.T) {
 		a.crash()
 		a.node.Kill()
 		desk := shard.Admin{Registry: c.store.Registry(), By: "ann"}
-		if _, err := desk.Ask(t.Context(), "s", shard.Request{Kind: shard.Failover, Force: true}, ""); err != nil {
+		if _, err := desk.RequestPlan(t.Context(), "s", shard.Request{Kind: shard.Failover, Force: true}, ""); err != nil {
 			t.Fatal(err)
 		}
 		p.To, p.Seq = b.id(), 8
@@ -80,7 +80,7 @@ func TestForceWaitsForTheLease(t *testing.T) {
 		a.node.Kill()
 		time.Sleep(3 * time.Second)
 		desk := shard.Admin{Registry: c.store.Registry(), By: "ann"}
-		id, err := desk.Ask(t.Context(), "s", shard.Request{Kind: shard.Failover, Force: true}, c.hosts[1].id())
+		id, err := desk.RequestPlan(t.Context(), "s", shard.Request{Kind: shard.Failover, Force: true}, c.hosts[1].id())
 		if err != nil {
 			t.Fatal(err)
 		}

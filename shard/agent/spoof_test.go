@@ -92,7 +92,7 @@ func TestSwitchoverAfterABurst(t *testing.T) {
 		time.Sleep(time.Minute)
 		behind.Store(true)
 		desk := shard.Admin{Registry: c.store.Registry(), By: "test"}
-		if _, err := desk.Ask(t.Context(), "s", shard.Request{Kind: shard.Switchover}, c.hosts[1].id()); err != nil {
+		if _, err := desk.RequestPlan(t.Context(), "s", shard.Request{Kind: shard.Switchover}, c.hosts[1].id()); err != nil {
 			t.Fatal(err)
 		}
 		c.until("it is refused", time.Minute, func() bool { last := c.view().Row.Last; return last != nil && last.Failed != "" })

@@ -41,20 +41,20 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)`
 // A queue that was not made is [dispatch.ErrNoQueue], and what [dispatch.Message]
 // does not allow is [lease.ErrInvalid]; the transaction can continue then, with some of
 // the messages stored.
-func Enqueue(ctx context.Context, tx *sql.Tx, batches ...dispatch.Message) (added []bool, err error) {
-	batches, err = withDefaults(batches)
+func Enqueue(ctx context.Context, tx *sql.Tx, messages ...dispatch.Message) (added []bool, err error) {
+	messages, err = withDefaults(messages)
 	if err != nil {
 		return nil, err
 	}
-	return enqueue(batches, time.Now().UnixMicro(),
+	return enqueue(messages, time.Now().UnixMicro(),
 		func(args ...any) error { _, err := tx.ExecContext(ctx, enqueueOne, args...); return err },
 		func(n *int64) error { return tx.QueryRowContext(ctx, rowsWritten).Scan(n) })
 }
 
 // withDefaults returns the messages with their defaults, if all are as they must be.
-func withDefaults(batches []dispatch.Message) ([]dispatch.Message, error) {
-	out := make([]dispatch.Message, len(batches))
-	for i, b := range batches {
+func withDefaults(messages []dispatch.Message) ([]dispatch.Message, error) {
+	out := make([]dispatch.Message, len(messages))
+	for i, b := range messages {
 		out[i] = b.WithDefaults()
 		if err := out[i].Validate(); err != nil {
 			return nil, err
@@ -63,13 +63,13 @@ func withDefaults(batches []dispatch.Message) ([]dispatch.Message, error) {
 	return out, nil
 }
 
-func enqueue(batches []dispatch.Message, now int64, insert func(...any) error, written func(*int64) error) (added []bool, err error) {
-	added = make([]bool, len(batches))
+func enqueue(messages []dispatch.Message, now int64, insert func(...any) error, written func(*int64) error) (added []bool, err error) {
+	added = make([]bool, len(messages))
 	var before, after int64
 	if err := written(&before); err != nil {
 		return nil, fmt.Errorf("sqlite: enqueueing: %w", err)
 	}
-	for i, b := range batches {
+	for i, b := range messages {
 		payload := b.Payload
 		if payload == nil {
 			payload = []byte{}
@@ -95,16 +95,16 @@ func enqueue(batches []dispatch.Message, now int64, insert func(...any) error, w
 }
 
 // Add implements [dispatch.Admin].
-func (s queueAdmin) Add(ctx context.Context, batches []dispatch.Message) (added []bool, err error) {
-	if len(batches) > claim.MaxKeys {
-		return nil, fmt.Errorf("sqlite: %w: %d messages at once; at most %d are allowed", lease.ErrInvalid, len(batches), claim.MaxKeys)
+func (s queueAdmin) Add(ctx context.Context, messages []dispatch.Message) (added []bool, err error) {
+	if len(messages) > claim.MaxKeys {
+		return nil, fmt.Errorf("sqlite: %w: %d messages at once; at most %d are allowed", lease.ErrInvalid, len(messages), claim.MaxKeys)
 	}
-	batches, err = withDefaults(batches)
+	messages, err = withDefaults(messages)
 	if err != nil {
 		return nil, err
 	}
 	err = s.write(ctx, "enqueueing", func(t *txn) error {
-		added, err = enqueue(batches, t.wall,
+		added, err = enqueue(messages, t.wall,
 			func(args ...any) error { _, err := t.exec(enqueueOne, args...); return err },
 			func(n *int64) error { return t.one(rowsWritten, nil, n) })
 		return err
