@@ -53,7 +53,7 @@ func TestFaultShardTwins(t *testing.T) {
 				realserver.NeedRoot(t, "a network namespace")
 			}
 			var out []byte
-			for range 5 { // chance has a part in it: of two nodes that may lead, the wrong one has to be first
+			for range 12 { // chance has a part in it: of two nodes that may lead, the wrong one has to be first
 				steps := strings.Split(strings.ReplaceAll(twin.scenario, " ", "_"), "/")
 				cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+strings.Join(steps, "$/^")+"$", "-test.v", "-test.timeout=5m")
 				cmd.Env = append(os.Environ(), fault.ProgramsDir+"="+dir, "UNDERSTUDY_PROVE=0")
