@@ -285,7 +285,8 @@ func (j *queueJudge) settled(t dispatch.Exchange, r dispatch.Result) {
 		j.breach("%s is recorded as invalid, and was never refused", h.id)
 	case r.State == dispatch.Failed && sunk.rightly > 0 && j.world.mayNotFailFalsely():
 		j.breach("%s is recorded as failed, and took effect", h.id)
-	case (r.State == dispatch.Failed || r.State == dispatch.Unknown && r.After == dispatch.Block) && h.unasked && j.world.setup.Target.HasStatus:
+	case (r.State == dispatch.Failed || r.State == dispatch.Unknown && r.After == dispatch.Block) && h.unasked && j.world.setup.Target.HasStatus &&
+		j.world.setup.Dispatch.Retry.MaxAge == 0: // one that is too old does not wait for an answer
 		j.breach("%s was given up, and the target, which took it, was not asked", h.id)
 	case r.State == dispatch.Delayed:
 		h.doubt = false // the target said that it did not take it
@@ -324,6 +325,7 @@ func (j *queueJudge) begins(t dispatch.Exchange, a dispatch.Assignment) {
 	switch {
 	case k.term != a.Term || k.session != t.Session || !j.lives(t.Session):
 		j.breach("%s was begun under term %d; its term is %d, the session lives: %t", a.Key, a.Term, k.term, j.lives(t.Session))
+		return
 	case h == nil || h.id != a.ID || h.seq != a.Seq:
 		j.breach("%s (%d) of %s was begun; the head is %v", a.ID, a.Seq, a.Key, h)
 		return

@@ -39,8 +39,8 @@ func (j *queueJudge) sends(n *queueNode, a dispatch.Assignment) *submission {
 	case b.doubt && !j.world.setup.Target.Resend:
 		j.breach("%s was sent again, and nobody knew what had become of it", a.ID)
 	}
-	if most := j.world.setup.Dispatch.Retry.Attempts; most > 0 && b.sent >= most {
-		j.breach("%s was sent more than %d times", a.ID, most)
+	if d := j.world.setup.Dispatch; d.OnFailure != dispatch.OnFailureRetry && d.Retry.Attempts > 0 && b.sent >= d.Retry.Attempts {
+		j.breach("%s was sent more than %d times", a.ID, d.Retry.Attempts)
 	}
 	b.doubt, b.sent, b.last, b.unasked = true, b.sent+1, a, false
 	return c

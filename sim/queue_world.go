@@ -63,8 +63,14 @@ func DrawQueue(seed uint64) QueueSetup {
 		Windows:     claim.Windows{First: first, Second: max(first, submit+2*time.Second+1) + d.upTo(first)},
 		Concurrency: 1 + d.n(6), MaxKeys: 1 + d.n(2*s.Keys), Streak: 1 + d.n(5),
 		PollInterval: d.between(100*time.Millisecond, time.Second), KeepFor: -1,
-		OnFailure: []dispatch.OnFailure{dispatch.OnFailureDefault, dispatch.OnFailureBlock, dispatch.OnFailureSkip}[d.n(3)],
+		OnFailure: []dispatch.OnFailure{dispatch.OnFailureDefault, dispatch.OnFailureBlock, dispatch.OnFailureSkip, dispatch.OnFailureRetry}[d.n(4)],
 		Retry:     dispatch.RetryPolicy{Initial: d.between(10*time.Millisecond, 500*time.Millisecond), Max: 2 * time.Second, Attempts: []int{-1, 3, 10}[d.n(3)]},
+	}
+	if s.Dispatch.OnFailure == dispatch.OnFailureRetry {
+		s.Invalid = 0 // what is refused for good would be tried for ever
+	}
+	if d.hit(0.2) {
+		s.Dispatch.Retry.MaxAge = d.between(time.Second, 20*time.Second)
 	}
 	if d.hit(0.2) {
 		s.Dispatch.Rate = float64(5 + d.n(50))
