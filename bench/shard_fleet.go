@@ -275,7 +275,7 @@ func shardMany(ctx context.Context, b *bed, o options, r *Report) {
 	var did fleetResult
 	b.check(json.Unmarshal([]byte(fleet.await(saidResult, time.Minute).more), &did), "reading what the fleet did")
 	r.add(Figure{Section: "many", Subject: shardStore, Name: "reports in a second, beside a renewal for each shard", Value: did.PerSecond},
-		Figure{Section: "many", Subject: shardStore, Name: "of them failed, in all", Value: float64(did.Failed), Limited: true},
+		Figure{Section: "many", Subject: shardStore, Name: "reports that failed, in all", Value: float64(did.Failed), Limited: true},
 		Figure{Section: "many", Subject: shardStore, Name: "sessions that lapsed, and were started again", Value: float64(did.Lapsed), Limited: true})
 }
 
