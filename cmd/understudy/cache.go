@@ -91,8 +91,7 @@ func (a *app) cacheRefreshCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "refresh KEY",
 		Short: "Have a value fetched now, though its copy is fresh",
-		Long: `Have a value fetched now, though a fresh copy is there, and wait for it. If a fetch is under
-way, that is the one.`,
+		Long:  `Have a value fetched now, though a fresh copy is there, and wait for it. A running fetch counts.`,
 		Example: `  understudy cache refresh customer-7
   understudy cache refresh customer-7 --server https://10.0.0.1:7600 --token-file token`,
 		Args: exactly("KEY"),

@@ -17,8 +17,7 @@ func (a *app) cacheKeygenCommand() *cobra.Command {
 		Short: "Make a CURVE key pair for a peer or a client",
 		Long: `Make a CURVE key pair. It is written to a new file that only you can read, and the
 public key is printed: give that to the others. Without --out the whole pair is
-printed. Keys are in Z85, which has characters that a shell and YAML know: put them in
-single quotes.`,
+printed. Keys are in Z85, which has shell and YAML metacharacters: single-quote them.`,
 		Example: `  understudy cache keygen --out peer-1.key
   understudy cache serve … --curve-key-file peer-1.key --curve-peer 'tcp://10.0.0.2:7701=PUBLIC-KEY'`,
 		Args: noArgs,

@@ -35,7 +35,7 @@ func (a *app) configSchemaCommand() *cobra.Command {
 		Short: "Print the JSON schema of the file, for editors",
 		Long: `Print the JSON schema (draft 2020-12) of the server's file. An editor with a YAML language server completes keys
 and marks mistakes with it: write "# yaml-language-server: $schema=understudy.schema.json" on the first line of
-the file. "config check" says more: a schema knows no relations.`,
+the file. "config check" says more: a schema cannot relate keys.`,
 		Example: `  understudy config schema >understudy.schema.json`,
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {

@@ -51,7 +51,7 @@ func (a *app) dropCommand(noun, about, short, long, example string, remove func(
 	var note string
 	arg := strings.ToUpper(noun)
 	drop := &cobra.Command{
-		Use: "drop " + arg, Short: short, Long: long + " Who asked is kept in the history.", Example: "  " + example, Args: exactly(arg),
+		Use: "drop " + arg, Short: short, Long: long + " The history records who asked.", Example: "  " + example, Args: exactly(arg),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.removeByAPI(c.Context(), "drop", noun, args[0], func(ctx context.Context, c *client.Client) error {
 				return remove(c, ctx, args[0], operator(), note)
@@ -217,7 +217,7 @@ func (a *app) monitorCheckCommand() *cobra.Command {
 		Use:   "remove CHECK",
 		Short: "Remove a check: its alarms end, and its sources are forgotten",
 		Long: `Remove a check: its alarms end, and its sources are forgotten. A server whose file has the check adds it again when it
-starts. Who asked is kept in the history.`,
+starts. The history records who asked.`,
 		Example: "  understudy monitor check remove nightly-backup",
 		Args:    exactly("CHECK"),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -114,7 +114,7 @@ func (a *app) queueRemoveCommand() *cobra.Command {
 		Short: "Remove a queue that no instance delivers",
 		Long: `Remove a queue that no instance delivers, with all that was ever in it. Messages that wait, are scheduled, in flight or
 dead letters are lost by that: --with-messages names how many, as "queue list" shows them (DEPTH, SCHEDULED and DEAD);
-without it the queue must have none. Who asked is kept in the history.`,
+without it the queue must have none. The history records who asked.`,
 		Example: `  understudy queue remove orders
   understudy queue remove orders --with-messages 12`,
 		Args: startingWith(dispatch.ValidateQueue, "QUEUE"),

@@ -29,7 +29,7 @@ func (a *app) queueActCommand(action dispatch.Action, short, long string) *cobra
 	c := &cobra.Command{
 		Use:   name + " ID…",
 		Short: short,
-		Long:  long + " Who asked is kept in the history.",
+		Long:  long + " The history records who asked.",
 		Example: fmt.Sprintf(`  understudy queue %[1]s order-42
   understudy queue %[1]s --state %[2]s orders`, name, map[dispatch.Action]string{dispatch.Retry: "failed", dispatch.Skip: "delayed", dispatch.Cancel: "queued --key customer-7"}[action]),
 		Args: func(c *cobra.Command, args []string) error {
@@ -72,7 +72,7 @@ func (a *app) queueActCommand(action dispatch.Action, short, long string) *cobra
 	c.Flags().StringVar(&q.Key, "key", "", "with --state: only messages of this `KEY`")
 	c.Use = name + " {ID… | --state STATE [--key KEY] QUEUE}"
 	if action == dispatch.Retry {
-		c.Flags().BoolVar(&iKnow, "i-know", false, "also if the target may have it: you looked there and it does not, or acting on it twice does no harm")
+		c.Flags().BoolVar(&iKnow, "i-know", false, "also if the target may have it: you checked that it does not, or twice is harmless")
 	}
 	if action != dispatch.Cancel {
 		c.Flags().BoolVar(&blocked, "all-blocked", false, "every message that blocks a key of this queue, named instead of IDs")

@@ -51,8 +51,8 @@ With --ndjson each line is a message:
   {"key": "customer-7", "id": "order-42", "payload_json": {"total": 12}}
 
 with "key", and if you like "id", "content_type", "headers", "not_before" and one of "payload"
-(text), "payload_base64" and "payload_json". The ids are printed as they are stored. At a line
-that is wrong it ends; all lines before it are stored then, and the error names it.`,
+(text), "payload_base64" and "payload_json". The IDs are printed as they are stored. It stops at
+the first invalid line and names it; earlier lines are stored.`,
 		Example: `  understudy queue add orders --key customer-7 --id order-42 order.json
   echo hello | understudy queue add orders --key customer-7 --make
   understudy queue add orders --key customer-7 --id reminder-42 --not-before 24h reminder.json
@@ -79,7 +79,7 @@ that is wrong it ends; all lines before it are stored then, and the error names 
 	c.Flags().StringVar(&f.notBefore, "not-before", "", "do not send it before this `TIME`, such as 2026-12-24T18:00:00Z, or before 10m from now; its key goes on meanwhile")
 	c.Flags().StringVar(&f.contentType, "content-type", "", "`TYPE` of the payload (default "+dispatch.DefaultContentType+")")
 	c.Flags().BoolVar(&f.ndjson, "ndjson", false, "read a message from each line, as JSON")
-	c.Flags().BoolVar(&f.create, "make", false, "make the queue if it is not there")
+	c.Flags().BoolVar(&f.create, "make", false, "create the queue if missing")
 	return c
 }
 

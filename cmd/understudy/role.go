@@ -92,7 +92,7 @@ func (a *app) roleResignCommand() *cobra.Command {
 		Long: `Ask the primary to resign. It stops its work and releases the role, and
 a standby takes over within milliseconds. With --to, only that standby may have
 the role for the length of one timeout. Of a role with several holders, the one
-that has held it longest is asked; --all asks each. Who asked is kept in the history.`,
+that has held it longest is asked; --all asks each. The history records who asked.`,
 		Example: `  understudy role resign billing
   understudy role resign billing --to web-2
   understudy role resign worker --all`,
@@ -118,9 +118,9 @@ func (a *app) roleForgetCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "forget ROLE",
 		Short: "Delete a role that nobody holds or waits for",
-		Long: `Delete a role that nobody holds or waits for. If its last holder crashed, that takes as long as the timeout of
-that one's session. The role's terms still never fall. A server forgets vacant roles by itself: see forget_vacant_after
-in its file. Who asked is kept in the history.`,
+		Long: `Delete a role that nobody holds or waits for. If its last holder crashed, wait until its session lapses.
+The role's terms still never fall. A server forgets vacant roles by itself: see forget_vacant_after in its file. The
+history records who asked.`,
 		Example: "  understudy role forget billing",
 		Args:    startingWith(elect.ValidateRole, "ROLE"),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -48,7 +48,7 @@ finds what was written last.`,
 	var term int64
 	put := &cobra.Command{
 		Use:   "put ROLE [--term TERM]",
-		Short: "Replace the state by what standard input has, under the present term",
+		Short: "Replace the state with standard input, under the current term",
 		Example: `  understudy role state put report < checkpoint        # in a program of role run
   understudy role state put report --term 1767323045000 < checkpoint`,
 		Args: startingWith(elect.ValidateRole, "ROLE"),

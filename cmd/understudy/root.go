@@ -31,7 +31,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "understudy",
-		Short: "High availability for services, on the database their users already run",
+		Short: "High availability for services, on the database you already run",
 		Long: `Understudy lets exactly one instance hold a role, and one other take over when it fails (leader election);
 delivers messages in order per key (transactional outbox); raises an alarm when a source falls silent (dead man's
 switch); promotes a replica when a Redis primary fails (failover); and lets the peers of a cache fetch each slow value

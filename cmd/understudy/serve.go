@@ -33,7 +33,7 @@ queues, monitor, be the peer of a cache, run agents of shard nodes. "understudy 
 every key. It listens on 127.0.0.1:7600 by default; an address that is not loopback needs a token and TLS.
 With --sentinel it also answers clients that find the primaries of shards through Redis Sentinel.
 
-A flag goes before the environment (UNDERSTUDY_LISTEN and so on), and that before the file.
+Flags override the environment (UNDERSTUDY_LISTEN and so on), which overrides the file.
 
 SIGINT and SIGTERM stop it: the programs first, then the roles and keys are released. SIGHUP reads the file
 again: certificate, token, log level, roles that are new or gone, the monitor's checks and the

@@ -327,7 +327,7 @@ func (a *app) shardRemoveCommand() *cobra.Command {
 		Use:   "remove SHARD",
 		Short: "Remove a shard whose agents have stopped",
 		Long: `Remove a shard whose agents have stopped. The data on its nodes stays; an agent that is started again makes a new
-shard of the name. Who asked is kept in the history.`,
+shard of the name. The history records who asked.`,
 		Example: "  understudy shard remove orders",
 		Args:    startingWith(shard.ValidateName, "SHARD"),
 		RunE: func(c *cobra.Command, args []string) error {

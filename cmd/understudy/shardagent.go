@@ -33,7 +33,7 @@ With --listen the agent answers load balancers (/primary, /replica?lag=, /health
 Patroni does), operators (/status, /cluster, /history) and Prometheus (/metrics), and gives promises to other agents, by which
 a primary goes on while the store is down. With --sentinel it answers clients that find a primary through Redis Sentinel.
 
-An unsafe timing is refused: T ≥ 3·I and a fifth of T, in which the fence closes.`,
+An unsafe timing is refused: T ≥ 3·I + T/5, in which the fence closes.`,
 		Example: `  # A Redis that is there already:
   understudy shard agent orders --node 10.0.0.1:6379 --data /var/lib/understudy --listen 10.0.0.1:8008 --store postgres://db/app
 

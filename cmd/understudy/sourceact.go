@@ -220,7 +220,7 @@ func (a *app) sourceRemoveCommand() *cobra.Command {
 		Use:   "remove CHECK SOURCE",
 		Short: "Remove a source that has no open alarm",
 		Long: `Remove a source that has no open alarm ("source retire" ends one). A source that still sends heartbeats is learned
-again, unless its check is fixed. Who asked is kept in the history.`,
+again, unless its check is fixed. The history records who asked.`,
 		Example: "  understudy source remove nightly-backup db-1",
 		Args:    exactly("CHECK", "SOURCE"),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -32,7 +32,7 @@ type Check struct {
 	Schedule       string            `yaml:"schedule" help:"when heartbeats are expected, as in crontab(5), instead of an interval"`
 	MaxRun         time.Duration     `yaml:"max_run" help:"a run that was started and has not ended after this time has failed"`
 	Fixed          bool              `yaml:"fixed" help:"accept declared sources only; otherwise sources are learned from their first heartbeat"`
-	MaxLearned     int               `yaml:"max_learned" help:"learn another source until there are this many (default: 100000)"`
+	MaxLearned     int               `yaml:"max_learned" help:"learn at most this many sources (default: 100000)"`
 	RetireAfter    time.Duration     `yaml:"retire_after" help:"retire a source that has been down this long"`
 	SenderClock    bool              `yaml:"sender_clock" help:"judge by the time that the sender put into the heartbeat"`
 	AnyDomain      bool              `yaml:"any_domain" help:"VES events of any domain count as heartbeats (default: only the domain heartbeat)"`

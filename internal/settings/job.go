@@ -21,10 +21,10 @@ type Job struct {
 	Anchor    string        `yaml:"anchor" help:"'TIME' from which a period is counted, in RFC 3339 (default: when the job was added)"`
 	Command   []string      `yaml:"command" flag:"-" help:"the program and its arguments, run without a shell"`
 	Message   *JobMessage   `yaml:"message" help:"add this message to a queue instead: one for each scheduled time"`
-	Jitter    time.Duration `yaml:"jitter" help:"start each run so much later at most, the same on every instance"`
+	Jitter    time.Duration `yaml:"jitter" help:"delay each run by at most this, the same on every instance"`
 	Deadline  time.Duration `yaml:"deadline" help:"stop a run that takes longer (default: never)"`
 	Overlap   string        `yaml:"overlap" default:"forbid" help:"when its time comes while it runs: forbid (skip the new run), queue or replace (stop the old one)"`
-	Missed    string        `yaml:"missed" default:"one" help:"of scheduled times at which no instance was up, run: one (the latest), skip (none) or all"`
+	Missed    string        `yaml:"missed" default:"one" help:"of scheduled times at which no instance was up, run: one (the latest), skip (none more than a minute late) or all"`
 	Retry     int           `yaml:"retry" help:"repeat a run that failed up to 'N' times; needs --retry-safe (retry_safe)"`
 	RetrySafe bool          `yaml:"retry_safe" help:"running the program twice for one time does no harm: lost runs are repeated, too"`
 	Alarm     string        `yaml:"alarm" secret:"url" help:"POST an alarm to this 'URL' when a run failed, timed out, was lost or missed, or none starts, and its end with the next good run"`

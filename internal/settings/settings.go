@@ -72,7 +72,7 @@ type Limits struct {
 	Act      Rate `yaml:"act" help:"requests that change something"`
 	Ingest   Rate `yaml:"ingest" help:"requests that send heartbeats and messages"`
 	Loopback bool `yaml:"loopback" help:"limit callers on this host too; set it behind a proxy on this host"`
-	Leases   int  `yaml:"leases" default:"10000" help:"callers may add leases until a space has this many, and sessions until this many live"`
+	Leases   int  `yaml:"leases" default:"10000" help:"most leases per space, and live sessions, from callers"`
 }
 
 // Rate is an api.Rate in the file.
