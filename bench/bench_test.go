@@ -59,6 +59,25 @@ func TestNumber(t *testing.T) {
 	}
 }
 
+// TestMachineInShort: a kernel's build and the last kilobyte of memory say nothing about the figures.
+func TestMachineInShort(t *testing.T) {
+	var w strings.Builder
+	Machine{Processor: "P", Cores: 2, Memory: "24684084 kB", Kernel: "6.18.44-generic", FileSystem: "ext4", Load: "0.10"}.write(&w)
+	if want := "Taken on P, 2 cores, 24 GB of memory, Linux 6.18; files on ext4,"; !strings.HasPrefix(w.String(), want) {
+		t.Errorf("%q does not start with %q", w.String(), want)
+	}
+	for given, want := range map[string]string{"1048576 kB": "1 GB", "524288 kB": "524288 kB", "unknown": "unknown"} {
+		if got := inGigabytes(given); got != want {
+			t.Errorf("%s is %s, want %s", given, got, want)
+		}
+	}
+	for given, want := range map[string]string{"6.18.44": "6.18", "6.18": "6.18", "6.18-rc1": "6.18", "": ""} {
+		if got := majorMinor(given); got != want {
+			t.Errorf("%q is %q, want %q", given, got, want)
+		}
+	}
+}
+
 func TestWorkerOptionsReachTheProcess(t *testing.T) {
 	want := workerOptions{URL: "sqlite:/a b/c.db", Timing: lease.Timing{Interval: 400 * time.Millisecond, Timeout: 2 * time.Second},
 		Parties: 50, First: 150, Beats: true, Own: true}

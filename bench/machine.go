@@ -1,13 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -56,13 +59,30 @@ func describeMachine() Machine {
 
 func (m Machine) write(w io.Writer) {
 	fmt.Fprintf(w, "Taken on %s, %d cores, %s of memory, Linux %s; files on %s, where 4 KiB are synced in %v (median);\nload %s at the start.",
-		m.Processor, m.Cores, m.Memory, m.Kernel, m.FileSystem, m.Fsync.Round(time.Microsecond), m.Load)
+		m.Processor, m.Cores, inGigabytes(m.Memory), majorMinor(m.Kernel), m.FileSystem, m.Fsync.Round(time.Microsecond), m.Load)
 	for _, name := range []string{"postgres", "redis", "sqlite", "etcd", "river", "go"} {
 		if v := m.Versions[name]; v != "" {
 			fmt.Fprintf(w, " %s: %s.", name, v)
 		}
 	}
 	fmt.Fprintln(w)
+}
+
+// inGigabytes is memory as the kernel writes it, in kB of 1,024 bytes, rounded. Other texts, and less than a gigabyte, stay.
+func inGigabytes(memory string) string {
+	digits, isKB := strings.CutSuffix(memory, " kB")
+	kb, err := strconv.ParseInt(digits, 10, 64)
+	if !isKB || err != nil || kb < 1<<20 {
+		return memory
+	}
+	return fmt.Sprintf("%d GB", (kb+1<<19)>>20)
+}
+
+var twoNumbers = regexp.MustCompile(`^\d+\.\d+`)
+
+// majorMinor is a kernel's version without its patch and build, which tell one machine from another, not its speed.
+func majorMinor(release string) string {
+	return cmp.Or(twoNumbers.FindString(release), release)
 }
 
 // versionIn is the first word of a program's answer that looks like a version.

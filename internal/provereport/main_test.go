@@ -117,3 +117,11 @@ func TestPackageFails(t *testing.T) {
 		t.Errorf("%v: %s", err, out.String())
 	}
 }
+
+func TestSystem(t *testing.T) {
+	for given, want := range map[string]string{"6.18.44-generic\n": "Linux 6.18", "6.18\n": "Linux 6.18", "6.18-rc1": "Linux 6.18"} {
+		if got := linux(given); got != want {
+			t.Errorf("%q is %q, want %q", given, got, want)
+		}
+	}
+}

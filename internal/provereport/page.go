@@ -69,7 +69,16 @@ func machine() string {
 	}
 	system := runtime.GOOS
 	if text, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
-		system = "Linux " + strings.TrimSpace(string(text))
+		system = linux(string(text))
 	}
 	return fmt.Sprintf("%s, %d processors, %s, %s", processor, runtime.NumCPU(), system, runtime.Version())
+}
+
+// linux names a kernel by the first two numbers of its release: patch and build tell one machine from another, not what it can do.
+func linux(release string) string {
+	release = strings.TrimSpace(release)
+	if m := regexp.MustCompile(`^\d+\.\d+`).FindString(release); m != "" {
+		release = m
+	}
+	return "Linux " + release
 }
