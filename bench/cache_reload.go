@@ -48,7 +48,7 @@ func reload(ctx context.Context, b *bed, o options, r *Report) {
 	for _, f := range []struct {
 		name string
 		s    sample
-	}{{"stopped in order: restart to the first answer", stopped}, {"killed: restart to the first answer", killed}} {
+	}{{"stopped gracefully: restart to the first answer", stopped}, {"killed: restart to the first answer", killed}} {
 		r.add(Figure{Section: "reload", Subject: "cache", Name: f.name + ", median", Value: millis(f.s.median()), Unit: "ms", Bound: 2000, Count: len(f.s)},
 			Figure{Section: "reload", Subject: "cache", Name: f.name + ", worst", Value: millis(f.s.max()), Unit: "ms", Bound: 2000, Count: len(f.s)})
 	}

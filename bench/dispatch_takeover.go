@@ -130,7 +130,7 @@ func claims(ctx context.Context, b *bed, o options, r *Report) {
 			stopped = append(stopped, t.stop(ctx)...)
 			t.second.end()
 		}
-		addTakeovers(r, kind, "stopped in order, idle keys", stopped, 100*time.Millisecond)
+		addTakeovers(r, kind, "stopped gracefully, idle keys", stopped, 100*time.Millisecond)
 
 		var mu sync.Mutex
 		var all sync.WaitGroup

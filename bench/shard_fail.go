@@ -98,7 +98,7 @@ func shardOutage(what outage) func(context.Context, *bed, options, *Report) {
 		s.addDown(what.section, what.name+": until the new primary has accepted a write, ", ours, theirs, what.bound)
 		mine, peer := downs(ours), downs(theirs)
 		if what.ratio != 0 {
-			r.add(Figure{Section: what.section, Subject: shardStore, Name: what.name + ": median, as a part of Sentinel's",
+			r.add(Figure{Section: what.section, Subject: shardStore, Name: what.name + ": median, fraction of Sentinel's",
 				Value: float64(mine.median()) / float64(peer.median()), Bound: what.ratio, Count: len(mine)})
 		}
 		lost := func(c came) int { return c.lost }
