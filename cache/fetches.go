@@ -147,9 +147,9 @@ func (c *call) expiry(now time.Duration) error {
 	return errTrustEnded
 }
 
-// reportEnd reports a call that ended with its time. The machine counts the same time and
-// mostly knows; but a promise that it heard of a moment before has it wait for a fetch
-// that has ended.
+// reportEnd reports a call that ended with its time. The machine counts the same time and mostly knows, always at the
+// deadline; but a promise that it heard of a moment before, and whose Trust is not here yet, has it wait for a fetch that
+// has ended.
 func (f *fetches) reportEnd(c *call, why error) {
 	go f.report(f.outcome(c, Value{}, why)) // not one of goroutines: it waits for the loop, and stop for the origin
 }
@@ -222,7 +222,7 @@ func (f *fetches) outcome(c *call, value Value, err error) protocol.Fetched {
 		out.Value, out.TTL, out.NoStore = value.Data, value.TTL, value.NoStore
 		return out
 	}
-	out.Err, out.Stopped = failureText(err), errors.Is(err, errStopping)
+	out.Err, out.Stopped, out.TrustEnded = failureText(err), errors.Is(err, errStopping), errors.Is(err, errTrustEnded)
 	if retry, ok := errors.AsType[*RetryAfter](err); ok {
 		out.Wait = retry.After
 	}

@@ -164,6 +164,11 @@ func TestFetchEndsWithItsAuthority(t *testing.T) {
 		b.begin("late 1s", 0)
 		time.Sleep(time.Minute)
 		b.want(t, "shortened: "+errTrustEnded.Error(), "lost: "+errTrustEnded.Error(), "late: "+errTrustEnded.Error(), "kept: value")
+		for _, f := range b.results {
+			if f.TrustEnded != (f.Err != "") || f.Stopped {
+				t.Errorf("%s is reported as %+v", f.Key, f)
+			}
+		}
 	})
 }
 

@@ -162,17 +162,17 @@ func (m *Machine) handleFetched(in Fetched) {
 	if k == nil || k.state != Fetching || k.term != in.Term {
 		return // it was aborted: another peer may have fetched meanwhile
 	}
-	if in.Stopped {
-		m.abortFetch(k, "this peer stops")
-		m.startCandidacyIfWanted(k)
-		m.schedule(k)
+	switch {
+	case in.Stopped:
+		m.abandonFetch(k, "this peer stops")
 		return
-	}
-	if in.Err != "" {
+	case in.TrustEnded: // a promise that came just before has prolonged the fetch here, and its Trust was too late for the call
+		m.abandonFetch(k, "its call has ended: no majority was promised in time")
+		return
+	case in.Err != "":
 		m.recordFailure(k, in)
 		return
-	}
-	if in.NoStore {
+	case in.NoStore:
 		m.serveUncached(k, in)
 		return
 	}
@@ -197,6 +197,13 @@ func (m *Machine) handleFetched(in Fetched) {
 		m.emit(Refuse{w.token, OriginFailed, "the origin takes longer than its value lives", m.setup.Timings.FailMin})
 		return true
 	})
+	m.startCandidacyIfWanted(k)
+	m.schedule(k)
+}
+
+// abandonFetch ends a fetch whose call has ended without a word of the origin: the next one waits for no back-off.
+func (m *Machine) abandonFetch(k *key, why string) {
+	m.abortFetch(k, why)
 	m.startCandidacyIfWanted(k)
 	m.schedule(k)
 }

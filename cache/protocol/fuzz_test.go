@@ -202,7 +202,7 @@ func (z *fuzzed) one() {
 		key := z.key()
 		f := Fetched{Key: key, Term: z.fetches[key], Value: []byte("bar"), TTL: time.Duration(z.next()) * time.Second, Wait: time.Duration(z.next()) * time.Second}
 		if z.next()%2 == 0 {
-			f.Err, f.Stopped = "no", z.next()%4 == 0
+			f.Err, f.Stopped, f.TrustEnded = "no", z.next()%4 == 0, z.next()%4 == 0
 		}
 		z.step(f)
 	case 7:

@@ -81,6 +81,8 @@ type Fetched struct {
 	Err string
 	// Stopped: the peer stops, and the call was ended or never made. That is not a failure of the origin.
 	Stopped bool
+	// TrustEnded: the call was ended or never made because its Until had come. That is not a failure of the origin, either.
+	TrustEnded bool
 	// Wait overrides the back-off after a failure when it is above 0.
 	Wait time.Duration
 }

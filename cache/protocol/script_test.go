@@ -30,7 +30,7 @@ const epoch = int64(1479145000000)
 //	> unheard B [WHY]
 //	> fetched foo TERM VALUE [ttl=DURATION]       the origin has answered
 //	> fetched foo TERM failed TEXT [wait=DURATION]
-//	> fetched foo TERM stopped
+//	> fetched foo TERM stopped | trust-ended
 //	> stop                                        the peer stops
 //	> raised [failed TEXT]                        what was asked for is stored, or not
 //	> change 1 A,B,C,D                          the list of members is changed
@@ -213,6 +213,8 @@ func (s *scripted) line(words []string) {
 			f.Err = strings.Join(words[4:], " ")
 		case "stopped":
 			f.Err, f.Stopped = "the peer stops", true
+		case "trust-ended":
+			f.Err, f.TrustEnded = "its time has come", true
 		default:
 			f.Value, f.NoStore = []byte(strings.Trim(words[3], `"`)), slices.Contains(words[4:], "nostore")
 		}
