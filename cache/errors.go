@@ -48,13 +48,20 @@ type Failure struct {
 	RetryAfter time.Duration // when the origin may be asked again
 }
 
-// Error implements error.
-func (f *Failure) Error() string { return "cache: the origin failed: " + f.Text }
+// Error implements error. The text may begin with this package's prefix, and then says which error it was.
+func (f *Failure) Error() string {
+	if f.notFound() {
+		return f.Text
+	}
+	return ErrFailed.Error() + ": " + strings.TrimPrefix(f.Text, "cache: ")
+}
 
 // Is implements errors.Is.
 func (f *Failure) Is(target error) bool {
-	return target == ErrFailed || target == ErrNotFound && strings.HasPrefix(f.Text, ErrNotFound.Error())
+	return target == ErrFailed || target == ErrNotFound && f.notFound()
 }
+
+func (f *Failure) notFound() bool { return strings.HasPrefix(f.Text, ErrNotFound.Error()) }
 
 // maxText bounds the text of a failure, which every peer keeps.
 const maxText = 256
@@ -62,9 +69,10 @@ const maxText = 256
 // failureText is what peers are told of an origin's error. A missing key stays
 // recognisable: its text starts with that of [ErrNotFound].
 func failureText(err error) string {
-	text := err.Error()
-	if errors.Is(err, ErrNotFound) && !strings.HasPrefix(text, ErrNotFound.Error()) {
-		text = ErrNotFound.Error() + ": " + text
+	text, missing := err.Error(), ErrNotFound.Error()
+	if errors.Is(err, ErrNotFound) && !strings.HasPrefix(text, missing) {
+		// Said once: an error that wraps ErrNotFound has that text somewhere behind its own.
+		text = missing + ": " + strings.TrimSuffix(strings.Replace(text, missing+": ", "", 1), ": "+missing)
 	}
 	text = strings.ToValidUTF8(text, "�")
 	if len(text) > maxText {

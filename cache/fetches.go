@@ -33,6 +33,7 @@ type fetches struct {
 	waiting    fairQueue          // for a free place
 	running    int
 	goroutines sync.WaitGroup // calls that run
+	reports    sync.WaitGroup // of calls that ran; it grows only while one of goroutines runs
 }
 
 // call is one call of the origin, or one that waits for its turn.
@@ -195,7 +196,11 @@ func (f *fetches) run(c *call) {
 	wanted := false
 	switch {
 	case errors.Is(context.Cause(c.ctx), errStopping):
-		value, err, wanted = Value{}, errStopping, true // the machine counts on the call until now
+		// The machine counts on the call until now. A value may have taken all of its time, and no peer should repeat the
+		// call: it is kept, unless the machine finds that the trust has ended. An error tells of the stop alone.
+		if wanted = true; err != nil {
+			err = errStopping
+		}
 	case c.ended:
 	case now >= c.Until: // its timer is late, as after a suspend; the clock is not
 		f.checkDeadline(c)
@@ -213,7 +218,7 @@ func (f *fetches) run(c *call) {
 	if err != nil && !errors.Is(err, errStopping) {
 		f.stats.fetchFailures.Add(1)
 	}
-	go f.report(f.outcome(c, value, err)) // as in reportEnd
+	f.reports.Go(func() { f.report(f.outcome(c, value, err)) }) // not here: see reportEnd
 }
 
 func (f *fetches) outcome(c *call, value Value, err error) protocol.Fetched {
@@ -248,7 +253,7 @@ func (f *fetches) callOrigin(c *call) (value Value, err error) {
 }
 
 // stop ends every call, starts none any more, and returns whether all have returned within a time. Each that ends is reported,
-// so that other peers may make it: one that runs when it has returned.
+// so that other peers may make it or get its value: one that runs when it has returned.
 func (f *fetches) stop(within time.Duration) bool {
 	f.mu.Lock()
 	f.stopped = true
@@ -275,5 +280,19 @@ func (f *fetches) stop(within time.Duration) bool {
 		return true
 	case <-timer:
 		return false
+	}
+}
+
+// waitReported waits until what all calls returned has been reported, or ctx ends: the loop may wait for the disk. Call it when
+// stop has returned true.
+func (f *fetches) waitReported(ctx context.Context) {
+	reported := make(chan struct{})
+	go func() {
+		f.reports.Wait()
+		close(reported)
+	}()
+	select {
+	case <-reported:
+	case <-ctx.Done():
 	}
 }

@@ -126,7 +126,7 @@ func TestFetchOutcomes(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		b.want(t, "panic: the origin panicked: no", "ok: value", "fails: it fails",
 			"large: cache: too large: the origin returned 17825792 bytes; at most 16777216 may be",
-			"later: busy: come later", "missing: cache: the origin has no such key: looked twice: cache: the origin has no such key")
+			"later: busy: come later", "missing: cache: the origin has no such key: looked twice")
 		if got := b.results[4].Wait; got != time.Minute {
 			t.Errorf("to be asked again after %v", got)
 		}
@@ -317,10 +317,18 @@ func TestFetchesStop(t *testing.T) {
 		}
 		b.want(t) // others must not make the call before it has returned
 		time.Sleep(time.Hour)
-		b.want(t, "stubborn: "+errStopping.Error())
+		b.want(t, "stubborn: value") // nobody has to make it again
+	})
+	synctest.Test(t, func(t *testing.T) {
+		b := newFetchBench(2)
+		b.begin("runs 5m", time.Hour)
+		b.begin("fails 1ms", time.Hour)
+		time.Sleep(time.Millisecond / 2)
+		b.stop(time.Second)
+		time.Sleep(time.Hour)
 		for _, f := range b.results {
 			if !f.Stopped {
-				t.Error("reported as a failure of the origin")
+				t.Errorf("%s is reported as a failure of the origin: %s", f.Key, f.Err)
 			}
 		}
 	})
@@ -360,6 +368,20 @@ func TestFailureText(t *testing.T) {
 	f := &Failure{Text: failureText(fmt.Errorf("no row: %w", ErrNotFound))}
 	if !errors.Is(f, ErrFailed) || !errors.Is(f, ErrNotFound) {
 		t.Errorf("%v is not known as what it is", f)
+	}
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{errors.New("it fails"), "cache: the origin failed: it fails"},
+		{fmt.Errorf("%w: 17 bytes", ErrTooLarge), "cache: the origin failed: too large: 17 bytes"},
+		{ErrNotFound, "cache: the origin has no such key"},
+		{fmt.Errorf("no row: %w", ErrNotFound), "cache: the origin has no such key: no row"},
+		{fmt.Errorf("origin: sh: %w: no such", ErrNotFound), "cache: the origin has no such key: origin: sh: no such"},
+	} {
+		if got := (&Failure{Text: failureText(c.err)}).Error(); got != c.want {
+			t.Errorf("%q is told as %q, want %q", c.err, got, c.want)
+		}
 	}
 	if errors.Is(&Failure{Text: "other"}, ErrNotFound) {
 		t.Error("any failure is taken for a missing key")

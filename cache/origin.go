@@ -12,7 +12,8 @@ import (
 //
 // ctx ends when the fetch has to stop: its deadline has passed, or the peer can no
 // longer be sure that nobody else fetches; its cause says which. An Origin must
-// return soon after, whatever it was doing, because another peer may begin then.
+// return soon after, whatever it was doing, because another peer may begin then: an
+// error, unless it has the whole value, which is kept where the context ended only because the peer stops.
 // A panic is recovered and counts as a failure.
 type Origin func(ctx context.Context, f Fetch) (Value, error)
 

@@ -61,7 +61,7 @@ func (c Config) maxMessage() int { return c.MaxValue + c.MaxKey + 64<<10 }
 
 // Run, which may be called once, loads the storage, listens and serves until ctx
 // ends. Then it ends the fetches under way and waits for the origin to return, at
-// most 10 s, closes its connections, by which the other peers know at once that it has
+// most 10 s, keeps the values that it still returns, closes its connections, by which the other peers know at once that it has
 // gone, saves what is unsaved, and returns nil when everything it started has stopped.
 // It returns an error when it cannot start, and [ErrOriginRuns] when the origin did not
 // return: then the process should end at once.
@@ -101,7 +101,9 @@ func (p *Peer) Run(ctx context.Context) error {
 	// The peer continues announcing each fetch until its call has returned, so that nobody starts before. It begins no
 	// other: the loop has the machine stop, too.
 	var failed error
-	if !p.fetches.stop(originGrace) {
+	if p.fetches.stop(originGrace) {
+		p.finishFetches()
+	} else {
 		failed = ErrOriginRuns
 		p.cfg.Log.Error("the origin has not returned although its context has ended; another peer may fetch the same now", "waited", originGrace)
 	}
@@ -115,8 +117,18 @@ func (p *Peer) Run(ctx context.Context) error {
 	return failed
 }
 
-// originGrace is how long a peer that stops waits for its origin.
-const originGrace = 10 * time.Second
+const (
+	originGrace = 10 * time.Second // how long a peer that stops waits for its origin
+	loopGrace   = time.Second      // and for the loop to handle what the origin has returned
+)
+
+// finishFetches has the loop handle the end of the last fetches before it stops: other peers get the values, or are free.
+func (p *Peer) finishFetches() {
+	ctx, cancel := context.WithTimeout(context.Background(), loopGrace)
+	defer cancel()
+	p.fetches.waitReported(ctx)
+	_ = p.inLoop(ctx, func(*protocol.Machine) {})
+}
 
 // load fills the table from the storage and makes the machine.
 func (p *Peer) load(ctx context.Context) (*protocol.Machine, error) {

@@ -154,6 +154,44 @@ func TestFetchingPeerEnds(t *testing.T) {
 	}
 }
 
+// A value that the origin returns although the peer has begun to stop is kept: it answers the requests that wait, here and
+// elsewhere, and no other peer repeats the call.
+func TestStoppingPeerKeepsItsLastValue(t *testing.T) {
+	called := make(chan int, 3)
+	var c *cluster
+	c = newCluster(t, 3, nil, func(i int, cfg *Config) {
+		cfg.Origin = func(ctx context.Context, _ Fetch) (Value, error) {
+			called <- i
+			if c.calls.Add(1) == 1 {
+				<-ctx.Done()
+			}
+			return Value{Data: []byte("value")}, nil
+		}
+	}).settled()
+	var all sync.WaitGroup
+	for i, p := range c.peers {
+		all.Go(func() {
+			if item, err := ask(c.ctx(), p.Peer, "key"); err != nil || string(item.Value) != "value" {
+				t.Errorf("peer %d: %q, %v", i, item.Value, err)
+			}
+		})
+	}
+	fetching := c.peers[<-called]
+	eventually(t, "a request waits at each peer", func() bool {
+		for _, p := range c.peers {
+			if p.Stats().Waiting == 0 {
+				return false
+			}
+		}
+		return true
+	})
+	fetching.stop()
+	all.Wait()
+	if n := c.calls.Load(); n != 1 {
+		t.Errorf("fetched %d times", n)
+	}
+}
+
 // While a peer that stops waits for a call that does not return, others fetch every other key: one whose call had not begun,
 // and one that a request at that peer asks for.
 func TestStoppingPeerLeavesFetchesToOthers(t *testing.T) {

@@ -88,14 +88,14 @@ func (l *Listener) Refused() int64 { return l.limit.Refused() }
 // Failed counts the connections that ended in the handshake, or because the other side broke the protocol.
 func (l *Listener) Failed() int64 { return l.failed.Load() }
 
-// Close stops listening and ends all connections. A ROUTER's are given up to a second to take
-// what was sent. It returns when everything has ended, handlers included.
+// Close stops listening and ends all connections, which are given up to a second to take what was
+// sent. It returns when everything has ended, handlers included.
 func (l *Listener) Close() error {
 	l.cancel()
 	err := l.ln.Close()
 	l.mu.Lock()
 	for c, connected := range l.all {
-		if connected && l.cfg.Kind == ROUTER {
+		if connected {
 			c.shutdown()
 		} else {
 			c.fail(ErrClosed)
