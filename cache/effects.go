@@ -71,9 +71,9 @@ func (l *loop) execute(e protocol.Effect) {
 // publishChange tells operators. Without a key, it concerns the whole peer.
 func (l *loop) publishChange(e protocol.StateChanged) {
 	if e.Key == "" {
-		l.log.Info(e.Why)
+		l.log.Info("this peer's state changed", "why", e.Why)
 	} else {
-		l.log.Debug("key", "key", e.Key, "from", e.From, "to", e.To, "term", e.Term, "peer", e.Peer, "why", e.Why)
+		l.log.Debug("a key's state changed", "key", e.Key, "from", e.From, "to", e.To, "term", e.Term, "peer", e.Peer, "why", e.Why)
 	}
 	if !l.watchers.hasWatchers() {
 		return

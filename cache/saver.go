@@ -302,7 +302,7 @@ func (s *saver) call(ctx context.Context, what string, do func(context.Context) 
 	s.stats.saveFailures.Add(1)
 	if !s.failing && ctx.Err() == nil {
 		s.failing = true
-		s.log.Error("storing "+what+" failed, and is tried again; see to the disk", "err", err)
+		s.log.Error("storing failed, and is tried again; see to the disk", "what", what, "err", err)
 	}
 	return fmt.Errorf("storing %s: %w", what, err)
 }
