@@ -11,7 +11,7 @@
 //   - While a majority of the members is connected, the origin is called for a key by at most
 //     one peer at a time, and once per expiry (a value with NoStore: once for each peer at which requests wait). A peer may fetch only while a majority has
 //     promised to vote for no other peer; it ends its call before those promises end. This relies
-//     on clocks whose rates differ by less than a tenth of [protocol.Timings.AnnounceTimeout], on an origin that
+//     on clocks that drift apart by less than a tenth, on an origin that
 //     returns when its context ends, and on no peer of the kind that [Config.Mixed] allows.
 //   - Each call has a higher term than every earlier call for the key, also after restarts with
 //     storage: a fencing token for an origin that compares terms.

@@ -36,7 +36,7 @@ var (
 
 // Causes of the end of an origin's context.
 var (
-	errTrustEnded = errors.New("cache: the fetch must stop: a majority of the peers no longer vouches that nobody else fetches")
+	errTrustEnded = errors.New("cache: the fetch must stop: a majority of the peers no longer promises that no other peer fetches")
 	errDeadline   = errors.New("cache: the fetch must stop: the origin has taken longer than it may")
 	errStopping   = errors.New("cache: the fetch must stop: the peer stops")
 )

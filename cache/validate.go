@@ -64,7 +64,7 @@ func (c Config) Validate() error {
 
 func (c Config) checkMembers() error {
 	if c.Self == "" {
-		return errors.New("a peer needs Self, its url as it stands in Members")
+		return errors.New("a peer needs Self, its url as in Members")
 	}
 	if err := protocol.NewMembers(c.Members).Validate(); err != nil {
 		return err

@@ -31,7 +31,7 @@ func (m *Machine) startCandidacy(k *key) {
 		if m.linkGraceUntil == 0 || m.partitioned {
 			m.refuseAll(k, Partitioned, whyPartitioned, m.setup.Timings.Hello)
 		} else {
-			m.schedule(k) // the links may stand in a moment
+			m.schedule(k) // the links may be up in a moment
 		}
 		return
 	}
@@ -99,7 +99,7 @@ func (m *Machine) repeatQuestion(k *key) {
 		return
 	}
 	for _, member := range m.members {
-		if _, heard := k.votes[member.URL]; !heard && member.URL != m.setup.Self {
+		if _, answered := k.votes[member.URL]; !answered && member.URL != m.setup.Self {
 			m.send(member.URL, m.newQuestion(k))
 		}
 	}
@@ -217,7 +217,7 @@ func (m *Machine) endCandidacy(k *key, why string) {
 
 // electionTimedOut is the end of an election that nobody won in time.
 func (m *Machine) electionTimedOut(k *key) {
-	heard, awaitingCopy := len(k.votes), k.awaitingCopy
+	answered, awaitingCopy := len(k.votes), k.awaitingCopy
 	m.endCandidacy(k, "nobody won")
 	k.round++
 	k.restartedOnce = false
@@ -226,7 +226,7 @@ func (m *Machine) electionTimedOut(k *key) {
 	case awaitingCopy:
 		m.refuseAll(k, Broken, "another peer has a copy, and it does not arrive here", m.setup.Timings.FailMin)
 		return
-	case heard+1 < m.members.Majority():
+	case answered+1 < m.members.Majority():
 		m.declarePartitioned()
 		m.refuseAll(k, Partitioned, whyPartitioned, m.setup.Timings.Hello)
 		return
@@ -241,7 +241,7 @@ func (m *Machine) electionTimedOut(k *key) {
 
 // maxRounds is how many elections in a row must fail before one is not repeated as a matter
 // of course: one may fail because this peer was slow itself. After them, a copy that was
-// promised does not come, a peer whom too few have answered is cut off though its links stand,
+// promised does not come, a peer whom too few have answered is cut off though its links are up,
 // and a refresh that nobody waits for is given up.
 const maxRounds = 3
 

@@ -1,6 +1,6 @@
 // Package protocol is one peer's side of the agreement on which peer fetches a key's
-// value, as a state machine: [Machine.Step] takes what happened and returns what to do.
-// It has no goroutine, no I/O, no clock and no randomness of its own.
+// value, as a state machine: package cache, the runner, calls [Machine.Step] with what happened,
+// and does what it returns. The machine has no goroutine, no I/O, no clock and no randomness of its own.
 //
 // "The original" is node-ha-cache 0.2.4, whose wire protocol this one extends;
 // cache/protocol/differences.md compares them. Its peers count only in a mixed cluster ([Setup.Mixed]).
@@ -10,13 +10,16 @@
 // Each key is, at this peer, in one of four states (state.go, changed by setState in key.go):
 //
 //	idle       nothing continues; there may be a copy
-//	candidate  this peer asks all members for their votes, or         candidate.go
-//	           (not votesRequested) waits for the ceiling of terms first
 //	follower   a bound voter: its vote is promised to a candidate     giveVote, vote.go
 //	           or (boundToFetch) it follows the peer that fetches     follow, fetch.go
+//	candidate  this peer asks all members for their votes, or         candidate.go
+//	           (not votesRequested) waits for the ceiling of terms first
 //	fetching   it has a majority's promises, and calls the origin     fetch.go
 //
 // # Where a fetch is decided
+//
+// A fresh or stale hit is answered by package cache (peer.go, clients.go); the machine hears only of misses, refreshes and, at
+// most every 50 ms per key, stale hits.
 //
 //	handleGet       get.go        Is the copy here good enough? A stale one is given at once, and a fetch wanted.
 //	startCandidacy  candidate.go  May this peer stand now? What speaks against it, in order.
@@ -29,21 +32,22 @@
 // A voter's answer waits for the ceiling in the same way.
 //
 // A passive peer ([Setup.Passive]) has no origin. It votes, follows, keeps copies and serves them, and ends in startCandidacy:
-// a Get that its copy cannot answer is referred to another peer, and for a stale copy requestFetch (get.go) has another fetch. So
-// does a peer that stops ([Stop]), but for keys whose calls have not returned.
+// a Get that its copy cannot answer is referred to another peer. For a stale copy it asks another peer to fetch (requestFetch,
+// get.go). A stopping peer ([Stop]) does the same, except for keys that it still fetches.
 //
 // When a voter has a fresh copy, the candidate releases its voters and asks for that (field awaitingCopy): the
-// candidacy ends with the [Update], without a fetch. One that is fresh by that voter's clock alone answers requests that accept
-// it (requestOldCopy), while the election goes on.
+// candidacy ends with the [Update], without a fetch. A copy that only the voter's clock calls fresh is requested, too
+// (requestOldCopy). It answers requests that accept its age; the election continues.
 //
 // No peer owns a key: any member may stand for it, and outranks (vote.go) decides between two
-// candidates: by the higher term, and by their weight only in equal ones. How many calls run at once is the runner's: cache/fetches.go, Config.Fetches; a
-// won key may wait there for a place while its votes stay bound.
+// candidates: by the higher term, and by their weight only in equal ones. The runner bounds how many calls run at once
+// (cache/fetches.go, Config.Fetches); a won key may wait there for a place while its votes stay bound.
 //
 // The voters decide in handleQuestion (what speaks against any vote) and decideVote (what
 // speaks for another candidate). A fetch ends in handleFetched, also at fetchUntil, which is [Timings.Fetch] after
 // the start. It ends early in abortFetch: at trustEnd, until when a majority is promised (runKeyTimer; or at once, when
-// updateTrust finds it past), or because of another peer's fetch in a higher term, or of a removal.
+// updateTrust finds it past), because of another peer's fetch in a higher term or of a removal, when this peer stops or the
+// call has ended with its trust (abandonFetch), and when this peer's storage is lost (handleLost).
 //
 // Where another takes over: endFollowing (vote.go) frees a follower, answers the best question that came meanwhile
 // (pending), and otherwise this peer stands itself if it wants the value. It is called when the peer to which it is bound
@@ -53,46 +57,69 @@
 // # Where a copy is decided
 //
 // [Entry.Newer] (entry.go) is the order of copies. A copy from a peer replaces the one that is here in handleUpdate (copies.go),
-// the value that was fetched here in handleFetched (fetch.go), and a removal drops both in dropCopies (removal.go). What is
-// written to the disk, and read from it, is the runner's: cache/saver.go and load in cache/peer.go. Nothing rests on a stored
+// the value that was fetched here in handleFetched (fetch.go), and a removal drops both in dropCopies (removal.go). The runner
+// writes to the disk and reads from it: cache/saver.go and load in cache/peer.go. Nothing rests on a stored
 // copy: terms have their ceiling, removals their list.
 //
 // # Where to add an option
 //
 // A duration is a field of [Timings], with its default in WithDefaults and its bounds in
-// Validate; anything else that the rules need is a field of [Setup]. The bounds of memory, of sizes and of calls at once are
-// the runner's alone. The runner takes all of them from cache.Config, and internal/settings declares
-// flag, YAML key and help in one place (and example.yaml, of which docs/understudy.yaml is made). What must be remembered of an
-// idle key is a field of [Entry]; what others must know of a candidate, of [Question] and cache/wire.
+// Validate; anything else that the rules need is a field of [Setup]. Bytes, value sizes and calls at once are
+// bounded by package cache; counts of active keys, failures, removals and waiting requests here. Package cache takes all
+// options from cache.Config, and internal/settings declares flag, YAML key and help in one place (and example.yaml, of which
+// docs/understudy.yaml is made). What must be remembered of an idle key is a field of [Entry]; what others must know of a
+// candidate, of [Question] and cache/wire.
 //
-// A wait of a key is a field of key (key.go), cleared in setState or endWaits, due in next and done in runKeyTimer (timers.go). No
+// A fetch in spite of a fresh copy needs a Question.Since above that copy's expiry (minPeerExpire, newQuestion).
+//
+// A wait of a key is a field of key (key.go), cleared in setState or refuseAll, due in next and done in runKeyTimer (timers.go). No
 // timer starts a candidacy today: an idle key that is to stand later needs one.
 //
 // A duration that differs by key depends on what rests on it. On how long a value is fresh, nothing does: the origin says
 // it ([Fetched], TTL). How long a fetch may last is used in one place, startFetch, which sets
-// fetchUntil (timers.go ends the fetch then) and tells the runner (Fetch.Deadline); an origin that knows its keys can give up sooner by itself. On AnnounceTimeout promises rest: a voter is
-// bound by its own, and the fetcher counts by its own, so one for a key would have to travel in [Question] and [Announce].
+// fetchUntil (timers.go ends the fetch then) and tells the runner (Fetch.Deadline); an origin that knows its keys can give up
+// sooner by itself. Promises rest on AnnounceTimeout: a voter is bound by its own, and the fetcher counts by its own, so one
+// for a key would have to travel in [Question] and [Announce].
 //
 // # Inputs and effects
 //
 //	input           what it is                      typical effects
-//	Get             a client asks                   Reply, or KeepAlive and Send question
+//	Get             a client asks                   Reply, or KeepAlive and Send question; Fetch in a cluster of one
 //	Cancel          it has gone                     –
 //	Received        a message from a peer           Send answer, Save, Reply, Fetch, Abort
-//	Link            a connection came or went       Send hello; Abort in a mixed cluster
+//	Link            Up: a connection is made        Send hello, and question where requests waited for a majority
+//	                Down: it has ended              Abort in a mixed cluster
+//	                Dead: the process has ended     its followers are freed (forgetDead): Send answer or question, or
+//	                                                Refuse when the majority is gone
 //	Unusable        why nothing of a peer is of use –; it is shown in the status
 //	Fetched         the origin returned             Save, Send update, Reply, or Refuse
-//	Raised          the ceiling of terms is stored  Send question or answer, which waited for it
+//	Raised          the ceiling of terms is stored  Send question or answer, which waited for it; Fetch in a cluster of one;
+//	                or could not be (Err)           Refuse
 //	RemoveKeys      a client removes                SaveRemovals, Send remove, later KeysRemoved
 //	ChangeMembers   a new list of members           SaveMembers, MembersChanged
 //	Stop            the peer stops                  Send release, Refuse
 //	Tick            time has passed (Next)          whatever is due: repeat, announce, give up
 //
-// The runner (package cache) carries effects out in their order, but for Abort, Trust and Save, which wait for nothing. What follows a
+// The runner carries effects out in their order, but for Abort, Trust and Save, which wait for nothing. What follows a
 // SaveRemovals or SaveMembers waits until that is durable, or has failed once: then it goes on, because others still have
 // copies and the list is in force, and the runner repeats what failed. Raise is answered by Raised.
 //
-// # Why two peers never fetch a key at once
+// # What it promises, and under which conditions
+//
+// A fetch runs in a term of its own, and while it runs no other does, as long as
+//   - [Timings.AnnounceTimeout] is the same on every peer: nothing compares it;
+//   - clocks that count time run alike within a tenth, and the runner ends a fetch when
+//     [Fetch.Until], moved by [Trust], has come, or at [Abort]: a process that is paused in
+//     between fetches on without knowing it;
+//   - what the runner says was stored is stored, and a peer that it calls [Dead] has ended;
+//   - the list of members changes one member at a time.
+//
+// A term is used once, unless a peer loses its storage and fetches again within twice
+// [Timings.AnnounceTimeout] and the clocks' difference. No loss, delay, repetition, reordering
+// or partition of messages, no restart, and no step of a wall clock makes two. A copy is
+// never replaced by an older one.
+//
+// # Why two peers do not fetch a key at once
 //
 //   - A vote is a promise to vote for no other peer for [Timings.AnnounceTimeout], and an
 //     [Ack] of an announcement is the same promise again. A fetch may run while a majority is
@@ -122,27 +149,12 @@
 // ordered by (term, expiry, digest), the same on every peer whatever the order of arrival. A
 // removal is a term, too: older copies are gone, and do not come back.
 //
-// # What it promises, and under which conditions
-//
-// A fetch runs in a term of its own, and while it runs no other does, as long as
-//   - [Timings.AnnounceTimeout] is the same on every peer: nothing compares it;
-//   - clocks that count time run alike within a tenth, and the runner ends a fetch when
-//     [Fetch.Until], moved by [Trust], has come, or at [Abort]: a process that is paused in
-//     between fetches on without knowing it;
-//   - what the runner says was stored is stored, and a peer that it calls [Dead] has ended;
-//   - the list of members changes one member at a time.
-//
-// A term is used once, unless a peer loses its storage and fetches again within twice
-// [Timings.AnnounceTimeout] and the clocks' difference. No loss, delay, repetition, reordering
-// or partition of messages, no restart, and no step of a wall clock makes two. A copy is
-// never replaced by an older one.
-//
 // # How it fails
 //
 // Without a majority nothing new is fetched; what is here is served. A peer that is cut off
 // while it fetches gives the fetch up before the others may start one. When the ceiling cannot
-// be stored, the peer neither stands nor votes. A failed fetch is announced ([Failed]), and no
-// peer stands until its back-off has passed. Every message from outside is checked before
+// be stored, the peer neither stands nor votes (handleRaised), and tries again each [Timings.Hello] (runDue). A failed fetch
+// is announced ([Failed]), and no peer stands until its back-off has passed. Every message from outside is checked before
 // it changes anything: terms a day ahead of the wall clock and copies that expire too late
 // are ignored and counted; a peer that is refused votes for such a copy asks again, for a fetch in spite of it (newQuestion).
 package protocol

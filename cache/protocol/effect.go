@@ -59,8 +59,8 @@ type MembersChanged struct {
 }
 
 // Fetch calls the origin; it ends with a [Fetched] input of the same term. The call
-// must not outlive Until, which [Trust] moves and [Abort] ends. How many calls run at once is
-// the runner's (cache/fetches.go, Config.Fetches): a won key may wait there for a place, while
+// must not outlive Until, which [Trust] moves and [Abort] ends. The runner bounds how many calls run at
+// once (cache/fetches.go, Config.Fetches): a won key may wait there for a place, while
 // its votes stay bound and Until comes nearer.
 type Fetch struct {
 	Key   string

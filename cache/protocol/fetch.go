@@ -220,7 +220,7 @@ func (m *Machine) serveUncached(k *key, in Fetched) {
 	// It is new by its term, whatever expiry is asked for. By a clock that was set back meanwhile it would not be, and this
 	// peer would fetch again at once, and again, until the clock has caught up.
 	m.answerSome(k, func(w *waiter) bool {
-		if w.rejectTooOld(e) || e.Term <= w.minTerm {
+		if w.rejectIfTooOld(e) || e.Term <= w.minTerm {
 			return false
 		}
 		m.emit(Reply{w.token, e})

@@ -12,9 +12,8 @@ type waiter struct {
 	minExpire  int64 // only a copy that expires later will do
 	minTerm    int64 // only a copy of a higher term will do; −1: of any
 	peerExpire int64 // a peer's copy ends the election only when it expires later; a refresh accepts none
-	// refreshAt is when a refresh was asked for; 0: it is none. A fetch that began before,
-	// of which this peer has not heard, is told by its time, and to be sure of an end
-	// where clocks differ, only maxRejected times.
+	// refreshAt is when a refresh was asked for; 0: not a refresh. A copy whose fetch began earlier is rejected, at most
+	// maxRejected times, because clocks may differ.
 	refreshAt int64
 	rejected  int
 	until     time.Duration
@@ -22,8 +21,8 @@ type waiter struct {
 
 const maxRejected = 2
 
-// rejectTooOld reports whether a copy is of a fetch that began before the refresh was asked for, and counts it then.
-func (w *waiter) rejectTooOld(e Entry) bool {
+// rejectIfTooOld rejects a copy whose fetch began before the refresh was asked for, and counts it; it reports whether it did.
+func (w *waiter) rejectIfTooOld(e Entry) bool {
 	if e.Made == 0 || e.Made >= w.refreshAt || e.Term <= w.minTerm || w.rejected == maxRejected {
 		return false
 	}
@@ -176,7 +175,7 @@ func (m *Machine) answerSome(k *key, done func(*waiter) bool) {
 // serve gives a copy to everyone for whom it is good enough.
 func (m *Machine) serve(k *key, e Entry) {
 	m.answerSome(k, func(w *waiter) bool {
-		if w.rejectTooOld(e) || !w.isSatisfiedBy(e) {
+		if w.rejectIfTooOld(e) || !w.isSatisfiedBy(e) {
 			return false
 		}
 		m.emit(Reply{w.token, e})

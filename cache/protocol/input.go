@@ -101,8 +101,9 @@ type ChangeMembers struct {
 	Token   Token
 }
 
-// Stop is that the peer is about to stop. It makes the peer passive: it stands for no key any more. A fetch continues until
-// it is [Fetched], so that nobody else calls the origin while this peer's call may still run.
+// Stop is that the peer is about to stop. It makes the peer passive: it stands for no key any more. Its fetches are still
+// announced until the runner reports their calls as ended ([Fetched]), so that no other peer calls the origin while this
+// peer's call may still run.
 type Stop struct{}
 
 // Tick is that time has passed: at [Machine.Next], or at any time.

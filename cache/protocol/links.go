@@ -17,8 +17,8 @@ type peer struct {
 	skew, measured int64
 	// prevIncarnation is the incarnation before: its late Hellos are ignored.
 	prevIncarnation uint64
-	// listDigest is of its list of members, 0 when it has said none on the connection that
-	// stands, and listSince when that last changed. list is the list, where it differs
+	// listDigest is of its list of members, 0 when it has said none on the present
+	// connection, and listSince when that last changed. list is the list, where it differs
 	// from this peer's; nil: not known.
 	listDigest uint64
 	listSince  time.Duration

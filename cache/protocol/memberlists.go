@@ -201,18 +201,18 @@ func (m *Machine) compareList(p *peer) {
 	}
 }
 
-// handleDigest records which list a peer has, as every Hello says; reply is whether to
+// handleDigest records which list a peer has, as every Hello says; needsReply is whether to
 // send it this peer's list.
-func (m *Machine) handleDigest(p *peer, digest uint64) (tell bool) {
+func (m *Machine) handleDigest(p *peer, digest uint64) (needsReply bool) {
 	if p.listDigest != digest {
 		p.listDigest, p.listSince = digest, m.now.Boot
-		tell = digest != m.listDigest
+		needsReply = digest != m.listDigest
 		if p.list != nil && p.list.Digest() != digest {
 			p.list = nil
 		}
 	}
 	m.compareList(p)
-	return tell
+	return needsReply
 }
 
 // handleMembers records a peer's list. Where it has greeted on this connection, the list

@@ -9,7 +9,7 @@ type Message interface{ message() }
 // MaxUint is the largest number that the wire carries.
 const MaxUint = 1<<53 - 1
 
-// ListNumber stands where versions that numbered their lists of members had the number. What others send is compared to 0
+// ListNumber is written where versions that numbered their lists of members wrote the number. What others send is compared to 0
 // alone: peers of the original, which have no list, send that.
 const ListNumber = 1
 
@@ -58,7 +58,7 @@ type Ping struct{}
 // Pong answers a [Ping].
 type Pong struct{}
 
-// Hello says who a peer is and how it fares: when a connection stands, every
+// Hello says who a peer is and how it fares: when a connection is made, every
 // [Timings.Hello], and at once to whoever does not know this incarnation yet.
 type Hello struct {
 	Incarnation uint64 // random at every start, never 0
@@ -111,7 +111,7 @@ const (
 	// Everything is for a peer that missed too many removals: all that it has from
 	// before. It is not passed on.
 	Everything Scope = 'e'
-	// Owed is stored only: the peer named is to be told to drop Everything.
+	// Owed is stored only: the peer named must be told to drop Everything, as it has missed removals.
 	Owed Scope = 'o'
 )
 

@@ -20,7 +20,8 @@ type removals struct {
 	// caughtUp is the term below which this peer, which had missed removals, dropped
 	// what it had. What it gets afterwards is from peers that missed none.
 	caughtUp int64
-	// owed tells what others have missed, by url.
+	// owed are the peers, by url, that have missed removals which are remembered no longer, and the term of the last of them:
+	// each must be told to drop Everything from before it.
 	owed     map[string]int64
 	requests []*removalRequest
 	checkAt  time.Duration

@@ -47,7 +47,7 @@ func (m *Machine) handleQuestion(from string, q Question) {
 	m.schedule(k)
 }
 
-// decideVote gives the vote or not, when nothing but other candidates stands against it.
+// decideVote gives the vote or not, when nothing but other candidates speaks against it.
 func (m *Machine) decideVote(k *key, from string, q Question, e Entry) {
 	// At most one vote in a term: a higher term, or the last one if its vote was released before any fetch. With
 	// nothing used at all any term will do: candidates of the original start in term 0.
