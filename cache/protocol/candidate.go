@@ -105,8 +105,8 @@ func (m *Machine) repeatQuestion(k *key) {
 	}
 }
 
-// countVote counts a vote, releases one that is late, notes that there is a copy, and asks for one that is fresh.
-func (m *Machine) countVote(from string, a Answer) {
+// handleAnswer counts a vote, releases one that is late, notes that there is a copy, and asks for one that is fresh.
+func (m *Machine) handleAnswer(from string, a Answer) {
 	if !m.hasVote(m.peers[from]) {
 		m.counters.Ignored++
 		return
@@ -245,8 +245,8 @@ func (m *Machine) electionTimedOut(k *key) {
 // and a refresh that nobody waits for is given up.
 const maxRounds = 3
 
-// stop ends what would lead to a fetch that this peer does not make any more.
-func (m *Machine) stop() {
+// handleStop ends what would lead to a fetch that this peer does not make any more.
+func (m *Machine) handleStop() {
 	m.stopping = true
 	for _, k := range m.sortedKeys(func(k *key) bool { return k.state == Candidate || k.state == Idle }) {
 		if k.state == Candidate {

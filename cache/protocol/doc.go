@@ -25,7 +25,7 @@
 //	startCandidacy  candidate.go  May this peer stand now? What speaks against it, in order.
 //	ensureCeiling   terms.go      Is the new term below the stored ceiling? If not, [Raise], and handleRaised continues.
 //	requestVotes    candidate.go  A [Question] to everyone.
-//	countVote       candidate.go  An [Answer]: a yes, a no with the term that is used up there, or a fresh copy elsewhere.
+//	handleAnswer    candidate.go  An [Answer]: a yes, a no with the term that is used up there, or a fresh copy elsewhere.
 //	fetchIfWon      candidate.go  Has a majority voted for this peer?
 //	startFetch      fetch.go      The [Fetch] effect, which may last until min(trustEnd, fetchUntil).
 //

@@ -227,7 +227,7 @@ func (m *Machine) serveUncached(k *key, in Fetched) {
 		return true
 	})
 	if stale {
-		m.startRemoval(RemoveKeys{Scope: OneKey, Name: k.name, Until: m.now.Boot})
+		m.handleRemoveKeys(RemoveKeys{Scope: OneKey, Name: k.name, Until: m.now.Boot})
 	}
 	m.startCandidacyIfWanted(k)
 	m.schedule(k)

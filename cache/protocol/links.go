@@ -140,7 +140,7 @@ func (m *Machine) ping() {
 	m.send("", Ping{})
 }
 
-func (m *Machine) pong(from string) {
+func (m *Machine) handlePong(from string) {
 	if !m.partitioned {
 		return
 	}

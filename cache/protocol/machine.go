@@ -145,11 +145,11 @@ func (m *Machine) Step(now Now, in Input) []Effect {
 			p.unusable = in.Why
 		}
 	case RemoveKeys:
-		m.startRemoval(in)
+		m.handleRemoveKeys(in)
 	case ChangeMembers:
-		m.changeMembers(in)
+		m.handleChangeMembers(in)
 	case Stop:
-		m.stop()
+		m.handleStop()
 	case Tick:
 	}
 	return m.effects
@@ -205,11 +205,11 @@ func (m *Machine) handleMessage(in Received) {
 		}
 		return
 	case MembersList:
-		m.handleMembers(in.From, msg.Members)
+		m.handleMembersList(in.From, msg.Members)
 		return
 	case Pong:
 		if known {
-			m.pong(in.From)
+			m.handlePong(in.From)
 		}
 		return
 	case Ping:
@@ -226,7 +226,7 @@ func (m *Machine) handleMessage(in Received) {
 	case Question:
 		m.handleQuestion(in.From, msg)
 	case Answer:
-		m.countVote(in.From, msg)
+		m.handleAnswer(in.From, msg)
 	case Announce:
 		m.handleAnnounce(in.From, msg)
 	case Ack:

@@ -15,8 +15,8 @@ type MembersState struct {
 	Settled bool
 }
 
-// changeMembers takes a new list, or refuses it with a sentence that says what to do.
-func (m *Machine) changeMembers(in ChangeMembers) {
+// handleChangeMembers takes a new list, or refuses it with a sentence that says what to do.
+func (m *Machine) handleChangeMembers(in ChangeMembers) {
 	next := NewMembers(in.Members)
 	why := m.refuseMembers(next)
 	if why == "" && next.Digest() != m.listDigest {
@@ -215,9 +215,9 @@ func (m *Machine) handleDigest(p *peer, digest uint64) (needsReply bool) {
 	return needsReply
 }
 
-// handleMembers records a peer's list. Where it has greeted on this connection, the list
+// handleMembersList records a peer's list. Where it has greeted on this connection, the list
 // must be the one of its greeting: an older message may come late.
-func (m *Machine) handleMembers(from string, l Members) {
+func (m *Machine) handleMembersList(from string, l Members) {
 	p := m.peers[from]
 	if p == nil || l.Validate() != nil || !slices.Equal(l, NewMembers(l)) {
 		return

@@ -135,8 +135,8 @@ func (r *removals) next() time.Duration {
 	return next
 }
 
-// startRemoval starts a removal at this peer.
-func (m *Machine) startRemoval(in RemoveKeys) {
+// handleRemoveKeys starts a removal at this peer.
+func (m *Machine) handleRemoveKeys(in RemoveKeys) {
 	// It reaches a little into the future, so that a fetch that began before is of a
 	// lower term.
 	r := Removal{in.Scope, in.Name, max(m.unseenTerm(), m.usedTerm(in.Name)+1)}
