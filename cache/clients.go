@@ -161,7 +161,7 @@ func (s *clientServer) handleRequest(conn *zmtp.Conn, m zmtp.Message) {
 func (s *clientServer) queueRequest(c *client, r *wire.Request, after int64, wait time.Duration) {
 	s.counters.misses.Add(1)
 	who := &waiter{client: c, id: slices.Clone(r.ID), extended: r.Extended}
-	in := protocol.Get{Key: string(r.Key), After: after, Refresh: r.Refresh, Until: s.cfg.Clock.Now() + wait}
+	in := protocol.Get{Key: string(r.Key), MinExpire: after, Refresh: r.Refresh, Until: s.cfg.Clock.Now() + wait}
 	if c.waiting.Add(1) <= clientWaiting && s.tryRequest(event{in: in, who: who}) {
 		return
 	}

@@ -199,7 +199,7 @@ func (p *Peer) Get(ctx context.Context, key string, o GetOptions) (Item, error) 
 		return item(key, e, Stale), nil
 	}
 	p.counters.misses.Add(1)
-	a, err := p.call(ctx, true, protocol.Get{Key: key, After: after, Refresh: o.Refresh, Until: p.deadline(ctx, longestGet)})
+	a, err := p.call(ctx, true, protocol.Get{Key: key, MinExpire: after, Refresh: o.Refresh, Until: p.deadline(ctx, longestGet)})
 	if err != nil {
 		return Item{}, err
 	}

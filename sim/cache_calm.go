@@ -81,7 +81,7 @@ func (w *cacheWorld) demand() *int {
 
 func (w *cacheWorld) insist(h *cacheHost, key string, left *int) {
 	p := h.peer
-	in := protocol.Get{Key: key, After: h.wallNow(), Until: h.boot() + 10*time.Second}
+	in := protocol.Get{Key: key, MinExpire: h.wallNow(), Until: h.boot() + 10*time.Second}
 	p.ask(in, func(e protocol.Effect) {
 		_, replied := e.(protocol.Reply)
 		refused, _ := e.(protocol.Refuse)

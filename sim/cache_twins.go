@@ -176,7 +176,7 @@ func answerTwins() []CacheTwin {
 		{Name: "any copy will do", Caught: "it must expire after",
 			In: func(_ *cacheTwist, in protocol.Input) []protocol.Input {
 				if g, ok := in.(protocol.Get); ok {
-					g.After, g.Refresh = 0, false
+					g.MinExpire, g.Refresh = 0, false
 					return []protocol.Input{g}
 				}
 				return []protocol.Input{in}

@@ -46,9 +46,9 @@ func (w *cacheWorld) request(p *cachePeer) {
 	g := protocol.Get{Key: cacheKey(d.n(w.setup.Keys)), Until: p.host.boot() + d.upTo(8*time.Second), Refresh: d.hit(0.1)}
 	switch d.n(3) {
 	case 0:
-		g.After = p.host.wallNow()
+		g.MinExpire = p.host.wallNow()
 	case 1:
-		g.After = p.host.wallNow() - d.upTo(5*time.Second).Milliseconds()
+		g.MinExpire = p.host.wallNow() - d.upTo(5*time.Second).Milliseconds()
 	}
 	wait := p.ask(g, nil)
 	if d.hit(0.1) {
@@ -73,7 +73,7 @@ func (p *cachePeer) ask(in protocol.Input, done func(protocol.Effect)) *cacheWai
 		case protocol.Get:
 			in.Token = wait.token
 			wait.in, wait.key, wait.until, wait.term = in, in.Key, in.Until, -1
-			wait.after = min(in.After, p.host.wallNow())
+			wait.after = min(in.MinExpire, p.host.wallNow())
 			if in.Refresh {
 				wait.term = p.table.rows[in.Key].Term
 			}

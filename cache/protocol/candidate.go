@@ -74,12 +74,12 @@ func (m *Machine) requestVotes(k *key) {
 }
 
 func (m *Machine) newQuestion(k *key) Question {
-	since := k.minPeerExpire()
+	minExpire := k.minPeerExpire()
 	// Who has a copy that this peer never takes would refuse its vote until that expires, as late as it does.
 	if !m.isBelievable(k.unbelievedExpire) {
-		since = max(since, k.unbelievedExpire)
+		minExpire = max(minExpire, k.unbelievedExpire)
 	}
-	return Question{Key: k.name, Term: k.term, Config: ListNumber, Since: since}
+	return Question{Key: k.name, Term: k.term, Config: ListNumber, MinExpire: minExpire}
 }
 
 // electionTimeout is how long an election may take: drawn at random, so that candidates that collided do not

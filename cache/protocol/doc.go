@@ -70,7 +70,7 @@
 // docs/understudy.yaml is made). What must be remembered of an idle key is a field of [Entry]; what others must know of a
 // candidate, of [Question] and cache/wire.
 //
-// A fetch in spite of a fresh copy needs a Question.Since above that copy's expiry (minPeerExpire, newQuestion).
+// A fetch in spite of a fresh copy needs a Question.MinExpire above that copy's expiry (minPeerExpire, newQuestion).
 //
 // A wait of a key is a field of key (key.go), cleared in setState or refuseAll, due in next and done in runKeyTimer (timers.go). No
 // timer starts a candidacy today: an idle key that is to stand later needs one.

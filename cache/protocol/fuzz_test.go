@@ -183,7 +183,7 @@ func (z *fuzzed) one() {
 	switch op := z.next() % 16; op {
 	case 0, 1, 2:
 		z.tokens++
-		g := Get{Key: z.key(), After: z.number(), Refresh: z.next()%4 == 0, Until: z.now.Boot + time.Duration(z.next())*20*time.Millisecond, Token: z.tokens}
+		g := Get{Key: z.key(), MinExpire: z.number(), Refresh: z.next()%4 == 0, Until: z.now.Boot + time.Duration(z.next())*20*time.Millisecond, Token: z.tokens}
 		z.owed[g.Token] = "get"
 		z.step(g)
 	case 3:

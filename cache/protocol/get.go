@@ -7,11 +7,11 @@ import (
 
 // waiter is a [Get] that has not been answered.
 type waiter struct {
-	token      Token
-	key        *key
-	minExpire  int64 // only a copy that expires later will do
-	minTerm    int64 // only a copy of a higher term will do; −1: of any
-	peerExpire int64 // a peer's copy ends the election only when it expires later; a refresh accepts none
+	token         Token
+	key           *key
+	minExpire     int64 // only a copy that expires later will do
+	minTerm       int64 // only a copy of a higher term will do; −1: of any
+	minPeerExpire int64 // a peer's copy ends the election only when it expires later; a refresh accepts none
 	// refreshAt is when a refresh was asked for; 0: not a refresh. A copy whose fetch began earlier is rejected, at most
 	// maxRejected times, because clocks may differ.
 	refreshAt int64
@@ -44,7 +44,7 @@ func (k *key) isWaitedFor(expire int64) bool {
 // minPeerExpire is the expiry that a peer's copy must exceed to make a fetch unnecessary for all who wait.
 func (k *key) minPeerExpire() (expire int64) {
 	for _, w := range k.waiters {
-		expire = max(expire, w.peerExpire)
+		expire = max(expire, w.minPeerExpire)
 	}
 	return expire
 }
@@ -62,7 +62,7 @@ func (k *key) minTerm() (term int64) {
 func (m *Machine) handleGet(in Get) {
 	e := m.setup.Table.Get(in.Key)
 	if !m.hasRoom(in.Key) {
-		if e.Held() && e.Expire > min(in.After, m.now.Wall) && !in.Refresh {
+		if e.Held() && e.Expire > min(in.MinExpire, m.now.Wall) && !in.Refresh {
 			m.emit(Reply{in.Token, e}) // a later request sees to a fetch
 			return
 		}
@@ -71,11 +71,11 @@ func (m *Machine) handleGet(in Get) {
 	}
 	k := m.key(in.Key)
 	defer m.schedule(k)
-	w := &waiter{token: in.Token, key: k, minExpire: min(in.After, m.now.Wall), minTerm: -1, until: in.Until}
-	w.peerExpire = w.minExpire
+	w := &waiter{token: in.Token, key: k, minExpire: min(in.MinExpire, m.now.Wall), minTerm: -1, until: in.Until}
+	w.minPeerExpire = w.minExpire
 	if in.Refresh {
 		// Only what is fetched from now on, whoever has what.
-		w.minTerm, w.peerExpire, w.refreshAt = max(m.usedTerm(in.Key), m.now.Wall-1), MaxUint, m.now.Wall
+		w.minTerm, w.minPeerExpire, w.refreshAt = max(m.usedTerm(in.Key), m.now.Wall-1), MaxUint, m.now.Wall
 	}
 	if w.isSatisfiedBy(e) {
 		m.emit(Reply{in.Token, e})

@@ -17,11 +17,11 @@ type Token uint64
 // [Fetched], [Raised], [ChangeMembers], [Stop] or [Tick].
 type Input interface{ input() }
 
-// Get asks for a value that expires after After. Every Get is answered by exactly
+// Get asks for a value that expires later than MinExpire. Every Get is answered by exactly
 // [Reply] or [Refuse], unless a [Cancel] comes first.
 type Get struct {
-	Key   string
-	After int64 // Unix milliseconds, now at most; 0: any copy, however stale
+	Key       string
+	MinExpire int64 // Unix milliseconds, now at most; 0: any copy, however stale
 	// Refresh asks for a fetch that starts from now on, even where a fresh copy is held.
 	Refresh bool
 	// Until bounds the wait, on the boot clock.

@@ -19,9 +19,9 @@ type Question struct {
 	Term int64
 	// Config is [ListNumber]; 0 from peers of the original.
 	Config int64
-	// Since asks for a copy that expires later than this, in Unix milliseconds,
+	// MinExpire asks for a copy that expires later than this, in Unix milliseconds,
 	// even where one is fresh; 0: any fresh copy will do.
-	Since int64
+	MinExpire int64
 }
 
 // Answer is a vote, and what the voter has.

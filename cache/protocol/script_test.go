@@ -188,7 +188,7 @@ func (s *scripted) line(words []string) {
 	case "get":
 		g := Get{Key: words[2], Until: until, Token: token(), Refresh: slices.Contains(words[3:], "refresh")}
 		if after, ok := options["after"]; ok {
-			g.After = s.number(after)
+			g.MinExpire = s.number(after)
 		}
 		s.step(g)
 	case "cancel":

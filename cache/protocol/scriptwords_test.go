@@ -40,7 +40,7 @@ func (s *scripted) message(from string, words []string) Message {
 	}
 	switch words[0] {
 	case "question":
-		return Question{Key: words[1], Term: term(), Config: config(), Since: number("since")}
+		return Question{Key: words[1], Term: term(), Config: config(), MinExpire: number("since")}
 	case "answer":
 		return Answer{Key: words[1], Term: term(), Yes: words[3] == "yes", Expire: number("expire")}
 	case "announce":
@@ -187,7 +187,7 @@ func showMessage(m Message) string {
 	}
 	switch m := m.(type) {
 	case Question:
-		return fmt.Sprintf("question %s %s%s%s", m.Key, stamp(m.Term), option("config", m.Config), option("since", m.Since))
+		return fmt.Sprintf("question %s %s%s%s", m.Key, stamp(m.Term), option("config", m.Config), option("since", m.MinExpire))
 	case Answer:
 		vote := "no"
 		if m.Yes {

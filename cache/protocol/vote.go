@@ -25,7 +25,7 @@ func (m *Machine) handleQuestion(from string, q Question) {
 	}
 	// A copy that is good enough needs no fetch. While this peer abstains it may be bound by a promise that it
 	// has forgotten. And keys beyond maxActive would not be remembered with their promise.
-	if e.Expire > max(m.now.Wall, q.Since) || m.isAbstaining() || !m.hasRoom(q.Key) {
+	if e.Expire > max(m.now.Wall, q.MinExpire) || m.isAbstaining() || !m.hasRoom(q.Key) {
 		m.refuseVote(from, q, e)
 		return
 	}

@@ -125,7 +125,7 @@ func (b *builder) extras(numbers ...int64) {
 func (b *builder) message(m protocol.Message) {
 	switch m := m.(type) {
 	case protocol.Question:
-		b.byte(typeQuestion).text(m.Key).uint(m.Term).extras(m.Config, m.Since)
+		b.byte(typeQuestion).text(m.Key).uint(m.Term).extras(m.Config, m.MinExpire)
 	case protocol.Answer:
 		b.byte(typeAnswer).text(m.Key).uint(m.Term).uint(m.Expire)
 		if m.Yes {

@@ -90,8 +90,8 @@ var extensions = []struct {
 	frames string
 }{
 	{"", protocol.Question{Key: "foo", Term: 1, Config: 7}, "2a | P1 | 51 | 666f6f | 01 | 07"},
-	{"", protocol.Question{Key: "foo", Term: 1, Since: 9}, "2a | P1 | 51 | 666f6f | 01 | 00 | 09"},
-	{"", protocol.Question{Key: "foo", Term: 1, Config: 7, Since: 9}, "2a | P1 | 51 | 666f6f | 01 | 07 | 09"},
+	{"", protocol.Question{Key: "foo", Term: 1, MinExpire: 9}, "2a | P1 | 51 | 666f6f | 01 | 00 | 09"},
+	{"", protocol.Question{Key: "foo", Term: 1, Config: 7, MinExpire: 9}, "2a | P1 | 51 | 666f6f | 01 | 07 | 09"},
 	{"", protocol.Announce{Key: "foo", Term: 1, Stamp: 5}, "2a | P1 | 21 | 666f6f | 01 | 00 | 05"},
 	{"", protocol.Announce{Key: "foo", Term: 1, Stamp: 5, Config: 7}, "2a | P1 | 21 | 666f6f | 01 | 00 | 05 | 07"},
 	{"", protocol.Announce{Key: "foo", Term: 1, Config: 7}, "2a | P1 | 21 | 666f6f | 01 | 00 | 00 | 07"},
@@ -287,7 +287,7 @@ func TestAccepted(t *testing.T) {
 		want        protocol.Message
 	}{
 		{"an empty term in a QUESTION is 0", "2a | P1 | 51 | 666f6f | ()", protocol.Question{Key: "foo"}},
-		{"empty extra frames are 0", "2a | P1 | 51 | 666f6f | 01 | () | 05", protocol.Question{Key: "foo", Term: 1, Since: 5}},
+		{"empty extra frames are 0", "2a | P1 | 51 | 666f6f | 01 | () | 05", protocol.Question{Key: "foo", Term: 1, MinExpire: 5}},
 		{"zeros at the end", "2a | P1 | 51 | 666f6f | 01000000000000000000", protocol.Question{Key: "foo", Term: 1}},
 		{"frames that are not known yet", "2a | P1 | 2e | 01 | 02", protocol.Ping{}},
 		{"a vote of another byte", "2a | P1 | 41 | 666f6f | 00 | 00 | 0200", protocol.Answer{Key: "foo", Yes: true}},

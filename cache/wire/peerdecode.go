@@ -118,7 +118,7 @@ func (r *reader) mark(what string) uint64 {
 func (r *reader) message() protocol.Message {
 	switch r.kind {
 	case typeQuestion:
-		return protocol.Question{Key: r.key(), Term: r.uintOrEmpty("term"), Config: r.extra("config"), Since: r.extra("since")}
+		return protocol.Question{Key: r.key(), Term: r.uintOrEmpty("term"), Config: r.extra("config"), MinExpire: r.extra("since")}
 	case typeAnswer:
 		return protocol.Answer{Key: r.key(), Term: r.uint("term"), Expire: r.uint("expire"), Yes: r.vote()}
 	case typeEntryReq:
