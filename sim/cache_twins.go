@@ -63,7 +63,7 @@ func acquit(t *cacheTwist, s protocol.Setup) {
 	members := t.Members()
 	for _, m := range members {
 		if m.URL != s.Self {
-			h := protocol.Hello{Incarnation: 1, Echo: s.Incarnation, Config: 1, Members: members.Digest(), Wall: t.peer.host.wallNow(), HasStorage: true}
+			h := protocol.Hello{Incarnation: 1, Echo: s.Incarnation, ListNumber: 1, Members: members.Digest(), Wall: t.peer.host.wallNow(), HasStorage: true}
 			t.Machine.Step(t.peer.host.clock(), protocol.Received{From: m.URL, Message: h})
 		}
 	}

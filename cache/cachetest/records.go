@@ -29,7 +29,7 @@ func checkRecords(b *bench) error {
 		high = fmt.Sprint(i)
 	}
 	largest := record("largest", high, 0)
-	largest.Entry.Term, largest.Entry.Expire, largest.Entry.Made = protocol.MaxUint, protocol.MaxUint, protocol.MaxUint
+	largest.Entry.Term, largest.Entry.Expire, largest.Entry.Made = protocol.MaxWireNumber, protocol.MaxWireNumber, protocol.MaxWireNumber
 	unknown := record("made at an unknown time", "value", 3)
 	unknown.Entry.Made = 0
 	return roundTrip(b,

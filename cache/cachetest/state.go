@@ -31,7 +31,7 @@ func (b *bench) members(state protocol.MembersState) error {
 
 func checkCeiling(b *bench) error {
 	for _, c := range []struct{ to, want int64 }{
-		{1_700_000_000_000, 1_700_000_000_000}, {5, 1_700_000_000_000}, {0, 1_700_000_000_000}, {protocol.MaxUint, protocol.MaxUint}, {1, protocol.MaxUint},
+		{1_700_000_000_000, 1_700_000_000_000}, {5, 1_700_000_000_000}, {0, 1_700_000_000_000}, {protocol.MaxWireNumber, protocol.MaxWireNumber}, {1, protocol.MaxWireNumber},
 	} {
 		if err := steps(func() error { return b.raise(c.to) }, b.again); err != nil {
 			return err
@@ -42,12 +42,12 @@ func checkCeiling(b *bench) error {
 	}
 	// The same within one use.
 	err := steps(func() error { return b.raise(3) }, func() error { return b.raise(2) }, b.again)
-	return errors.Join(err, b.wantState(cache.State{Ceiling: protocol.MaxUint}))
+	return errors.Join(err, b.wantState(cache.State{Ceiling: protocol.MaxWireNumber}))
 }
 
 func checkRemovals(b *bench) error {
 	one := protocol.Removal{Scope: protocol.OneKey, Name: "k", Term: 1_700_000_000_001}
-	prefix := protocol.Removal{Scope: protocol.PrefixKey, Name: "k", Term: protocol.MaxUint}
+	prefix := protocol.Removal{Scope: protocol.PrefixKey, Name: "k", Term: protocol.MaxWireNumber}
 	everything := protocol.Removal{Scope: protocol.PrefixKey, Term: 3}
 	for _, list := range [][]protocol.Removal{{one}, {one, prefix, everything}, {prefix}, {}, {everything, one}, nil} {
 		if err := steps(func() error { return b.remove(list...) }, b.again); err != nil {

@@ -212,7 +212,7 @@ type storedMembers struct {
 // SaveMembers implements [cache.Storage].
 func (s *Storage) SaveMembers(ctx context.Context, state protocol.MembersState) error {
 	var m storedMembers
-	m.Config.Number, m.Config.Members, m.Settled = protocol.ListNumber, state.Members, state.Settled
+	m.Config.Number, m.Config.Members, m.Settled = protocol.FixedListNumber, state.Members, state.Settled
 	text, err := json.Marshal(m)
 	if err != nil {
 		return fmt.Errorf("disk: saving the list of members: %w", err)

@@ -79,7 +79,7 @@ func (m *Machine) newQuestion(k *key) Question {
 	if !m.isBelievable(k.unbelievedExpire) {
 		minExpire = max(minExpire, k.unbelievedExpire)
 	}
-	return Question{Key: k.name, Term: k.term, Config: ListNumber, MinExpire: minExpire}
+	return Question{Key: k.name, Term: k.term, ListNumber: FixedListNumber, MinExpire: minExpire}
 }
 
 // electionTimeout is how long an election may take: drawn at random, so that candidates that collided do not

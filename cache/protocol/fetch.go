@@ -59,7 +59,7 @@ func (m *Machine) announce(k *key, to string) {
 	if to == "" {
 		k.announcedAt, k.announceAt = m.now.Boot, m.now.Boot+m.setup.Timings.Announce
 	}
-	m.send(to, Announce{Key: k.name, Term: k.term, Expire: m.setup.Table.Get(k.name).Expire, Stamp: max(1, m.now.Boot.Milliseconds()), Config: ListNumber})
+	m.send(to, Announce{Key: k.name, Term: k.term, Expire: m.setup.Table.Get(k.name).Expire, Stamp: max(1, m.now.Boot.Milliseconds()), ListNumber: FixedListNumber})
 }
 
 // handleAck extends the trust: the follower is bound from the announcement on.
@@ -149,7 +149,7 @@ func (m *Machine) follow(k *key, fetcher string, a Announce) {
 	switch {
 	// An Ack is a promise. Peers of the original want none, and while it abstains this peer may give none.
 	case a.Stamp == 0 || m.isAbstaining():
-	case !m.knowsList(fetcher, a.Config):
+	case !m.knowsList(fetcher, a.ListNumber):
 		m.sendHello(fetcher) // it greets in return, and says its list
 	case m.ensureCeiling(a.Term):
 		m.send(fetcher, Ack{k.name, a.Term, a.Stamp})

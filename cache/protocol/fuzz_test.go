@@ -131,7 +131,7 @@ func (z *fuzzed) peer() string { return memberNamed(pick(z, "B", "B", "C", "C", 
 // number is a term or a time.
 func (z *fuzzed) number() int64 {
 	near := z.now.Wall + int64(z.next()) - 128
-	return pick(z, near, near, near, near, 0, 1, MaxUint, MaxUint-1, z.now.Wall+dayAhead, z.now.Wall+dayAhead+1, z.now.Boot.Milliseconds(), near+time.Hour.Milliseconds())
+	return pick(z, near, near, near, near, 0, 1, MaxWireNumber, MaxWireNumber-1, z.now.Wall+dayAhead, z.now.Wall+dayAhead+1, z.now.Boot.Milliseconds(), near+time.Hour.Milliseconds())
 }
 
 func (z *fuzzed) entry() Entry {

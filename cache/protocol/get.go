@@ -75,7 +75,7 @@ func (m *Machine) handleGet(in Get) {
 	w.minPeerExpire = w.minExpire
 	if in.Refresh {
 		// Only what is fetched from now on, whoever has what.
-		w.minTerm, w.minPeerExpire, w.refreshAt = max(m.usedTerm(in.Key), m.now.Wall-1), MaxUint, m.now.Wall
+		w.minTerm, w.minPeerExpire, w.refreshAt = max(m.usedTerm(in.Key), m.now.Wall-1), MaxWireNumber, m.now.Wall
 	}
 	if w.isSatisfiedBy(e) {
 		m.emit(Reply{in.Token, e})

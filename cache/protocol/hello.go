@@ -16,7 +16,7 @@ func (m *Machine) sendHello(to string) {
 
 func (m *Machine) newHello() Hello {
 	return Hello{
-		Incarnation: m.setup.Incarnation, Config: ListNumber, Members: m.listDigest, Wall: m.now.Wall,
+		Incarnation: m.setup.Incarnation, ListNumber: FixedListNumber, Members: m.listDigest, Wall: m.now.Wall,
 		Busy: m.busy > 0 || !m.listSettled, HasStorage: m.setup.HasStorage, Empty: m.isEmpty(),
 	}
 }

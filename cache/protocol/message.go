@@ -3,22 +3,22 @@ package protocol
 // Message is what one peer tells another: one of [Question], [Answer], [EntryReq],
 // [Update], [Announce], [Ping] and [Pong], which peers of the original know too,
 // and of [Hello], [Ack], [Release], [Failed], [Remove], [Removed], [FetchReq] and
-// [MembersList], which they ignore. Terms and times are 0 to [MaxUint].
+// [MembersList], which they ignore. Terms and times are 0 to [MaxWireNumber].
 type Message interface{ message() }
 
-// MaxUint is the largest number that the wire carries.
-const MaxUint = 1<<53 - 1
+// MaxWireNumber is the largest number that the wire carries.
+const MaxWireNumber = 1<<53 - 1
 
-// ListNumber is written where versions that numbered their lists of members wrote the number. What others send is compared to 0
+// FixedListNumber is written where versions that numbered their lists of members wrote the number. What others send is compared to 0
 // alone: peers of the original, which have no list, send that.
-const ListNumber = 1
+const FixedListNumber = 1
 
 // Question asks for a vote.
 type Question struct {
 	Key  string
 	Term int64
-	// Config is [ListNumber]; 0 from peers of the original.
-	Config int64
+	// ListNumber is [FixedListNumber]; 0 from peers of the original.
+	ListNumber int64
 	// MinExpire asks for a copy that expires later than this, in Unix milliseconds,
 	// even where one is fresh; 0: any fresh copy will do.
 	MinExpire int64
@@ -48,8 +48,8 @@ type Announce struct {
 	Expire int64 // of the copy that is being replaced
 	// Stamp is the sender's own clock in milliseconds, for the [Ack]; 0: it wants none.
 	Stamp int64
-	// Config is [ListNumber]; 0 from peers of the original.
-	Config int64
+	// ListNumber is [FixedListNumber]; 0 from peers of the original.
+	ListNumber int64
 }
 
 // Ping asks for a [Pong].
@@ -63,7 +63,7 @@ type Pong struct{}
 type Hello struct {
 	Incarnation uint64 // random at every start, never 0
 	Echo        uint64 // the receiver's incarnation as the sender knows it; 0: unknown
-	Config      int64  // [ListNumber]
+	ListNumber  int64  // [FixedListNumber]
 	Members     uint64 // digest of its list of members
 	Wall        int64  // its wall clock, Unix milliseconds
 	// Busy is that it asks for votes or fetches, whatever the key, or that a fetch

@@ -169,7 +169,7 @@ func newScripted(t *testing.T, header string) *scripted {
 
 // hello is one that ends the abstention.
 func (s *scripted) hello(incarnation uint64) Hello {
-	return Hello{Incarnation: incarnation, Echo: s.setup.Incarnation, Config: 1, Members: s.m.listDigest, Wall: s.now.Wall, HasStorage: true}
+	return Hello{Incarnation: incarnation, Echo: s.setup.Incarnation, ListNumber: 1, Members: s.m.listDigest, Wall: s.now.Wall, HasStorage: true}
 }
 
 // line does what a line says.
@@ -369,7 +369,7 @@ func (s *scripted) number(text string) int64 {
 	case text == "now":
 		return s.now.Wall
 	case text == "max":
-		return MaxUint
+		return MaxWireNumber
 	}
 	rest, relative := strings.CutPrefix(text, "@")
 	n, err := strconv.ParseInt(rest, 10, 64)

@@ -40,11 +40,11 @@ func (s *scripted) message(from string, words []string) Message {
 	}
 	switch words[0] {
 	case "question":
-		return Question{Key: words[1], Term: term(), Config: config(), MinExpire: number("since")}
+		return Question{Key: words[1], Term: term(), ListNumber: config(), MinExpire: number("since")}
 	case "answer":
 		return Answer{Key: words[1], Term: term(), Yes: words[3] == "yes", Expire: number("expire")}
 	case "announce":
-		return Announce{Key: words[1], Term: term(), Expire: number("expire"), Stamp: number("stamp"), Config: config()}
+		return Announce{Key: words[1], Term: term(), Expire: number("expire"), Stamp: number("stamp"), ListNumber: config()}
 	case "ack":
 		return Ack{Key: words[1], Term: term(), Stamp: number("stamp")}
 	case "update":
@@ -109,7 +109,7 @@ func (s *scripted) readHello(options map[string]string, words []string) Hello {
 		case "echo":
 			h.Echo = uint64(s.number(value))
 		case "config":
-			h.Config = s.number(value)
+			h.ListNumber = s.number(value)
 		case "members":
 			h.Members = membersNamed(value).Digest()
 		case "wall":
@@ -187,7 +187,7 @@ func showMessage(m Message) string {
 	}
 	switch m := m.(type) {
 	case Question:
-		return fmt.Sprintf("question %s %s%s%s", m.Key, stamp(m.Term), option("config", m.Config), option("since", m.MinExpire))
+		return fmt.Sprintf("question %s %s%s%s", m.Key, stamp(m.Term), option("config", m.ListNumber), option("since", m.MinExpire))
 	case Answer:
 		vote := "no"
 		if m.Yes {
@@ -220,7 +220,7 @@ func showMessage(m Message) string {
 	case Pong:
 		return "pong"
 	case Hello:
-		words := fmt.Sprintf("hello incarnation=%d echo=%d config=%d", m.Incarnation, m.Echo, m.Config)
+		words := fmt.Sprintf("hello incarnation=%d echo=%d config=%d", m.Incarnation, m.Echo, m.ListNumber)
 		if m.Busy {
 			words += " busy"
 		}

@@ -13,7 +13,7 @@ func (m *Machine) handleQuestion(from string, q Question) {
 	}
 	e := m.setup.Table.Get(q.Key)
 	// The candidate's majority may be of a list that shares no peer with this one's majorities.
-	if !m.knowsList(from, q.Config) {
+	if !m.knowsList(from, q.ListNumber) {
 		m.refuseVote(from, q, e)
 		m.sendHello(from) // it greets in return, and says its list
 		return

@@ -63,7 +63,7 @@ const (
 
 // Encode appends the frames of a message; to is a url, or "" for all peers. The
 // frame of a value is the value itself, not a copy. Numbers outside of 0 to
-// [protocol.MaxUint] become the nearest that is inside, and the text of a failure
+// [protocol.MaxWireNumber] become the nearest that is inside, and the text of a failure
 // is cut to 1 KiB.
 func (c Codec) Encode(dst [][]byte, to, from string, m protocol.Message) [][]byte {
 	b := builder{frames: dst, buf: make([]byte, 0, 128)}
@@ -125,7 +125,7 @@ func (b *builder) extras(numbers ...int64) {
 func (b *builder) message(m protocol.Message) {
 	switch m := m.(type) {
 	case protocol.Question:
-		b.byte(typeQuestion).text(m.Key).uint(m.Term).extras(m.Config, m.MinExpire)
+		b.byte(typeQuestion).text(m.Key).uint(m.Term).extras(m.ListNumber, m.MinExpire)
 	case protocol.Answer:
 		b.byte(typeAnswer).text(m.Key).uint(m.Term).uint(m.Expire)
 		if m.Yes {
@@ -136,7 +136,7 @@ func (b *builder) message(m protocol.Message) {
 	case protocol.EntryReq:
 		b.byte(typeEntryReq).text(m.Key)
 	case protocol.Announce:
-		b.byte(typeAnnounce).text(m.Key).uint(m.Term).uint(m.Expire).extras(m.Stamp, m.Config)
+		b.byte(typeAnnounce).text(m.Key).uint(m.Term).uint(m.Expire).extras(m.Stamp, m.ListNumber)
 	case protocol.Update:
 		b.byte(typeUpdate).text(m.Key).uint(m.Entry.Term).uint(m.Entry.Expire)
 		b.frames = append(b.frames, m.Entry.Value)
@@ -154,7 +154,7 @@ func (b *builder) message(m protocol.Message) {
 func (b *builder) extension(m protocol.Message) {
 	switch m := m.(type) {
 	case protocol.Hello:
-		b.byte(typeHello).mark(m.Incarnation).mark(m.Echo).uint(m.Config).mark(m.Members).uint(m.Wall)
+		b.byte(typeHello).mark(m.Incarnation).mark(m.Echo).uint(m.ListNumber).mark(m.Members).uint(m.Wall)
 		b.uint(bit(m.Busy, flagBusy) | bit(m.HasStorage, flagStorage) | bit(m.Empty, flagEmpty) | bit(m.Lost, flagLost))
 	case protocol.Ack:
 		b.byte(typeAck).text(m.Key).uint(m.Term).uint(m.Stamp)
@@ -169,7 +169,7 @@ func (b *builder) extension(m protocol.Message) {
 	case protocol.FetchReq:
 		b.byte(typeFetchReq).text(m.Key)
 	case protocol.MembersList:
-		b.byte(typeMembers).byte(membersInForce).mark(0).uint(0).uint(0).uint(protocol.ListNumber).uint(0)
+		b.byte(typeMembers).byte(membersInForce).mark(0).uint(0).uint(0).uint(protocol.FixedListNumber).uint(0)
 		for _, member := range m.Members {
 			b.text(member.URL).text(member.API)
 		}

@@ -89,14 +89,14 @@ var extensions = []struct {
 	m      protocol.Message
 	frames string
 }{
-	{"", protocol.Question{Key: "foo", Term: 1, Config: 7}, "2a | P1 | 51 | 666f6f | 01 | 07"},
+	{"", protocol.Question{Key: "foo", Term: 1, ListNumber: 7}, "2a | P1 | 51 | 666f6f | 01 | 07"},
 	{"", protocol.Question{Key: "foo", Term: 1, MinExpire: 9}, "2a | P1 | 51 | 666f6f | 01 | 00 | 09"},
-	{"", protocol.Question{Key: "foo", Term: 1, Config: 7, MinExpire: 9}, "2a | P1 | 51 | 666f6f | 01 | 07 | 09"},
+	{"", protocol.Question{Key: "foo", Term: 1, ListNumber: 7, MinExpire: 9}, "2a | P1 | 51 | 666f6f | 01 | 07 | 09"},
 	{"", protocol.Announce{Key: "foo", Term: 1, Stamp: 5}, "2a | P1 | 21 | 666f6f | 01 | 00 | 05"},
-	{"", protocol.Announce{Key: "foo", Term: 1, Stamp: 5, Config: 7}, "2a | P1 | 21 | 666f6f | 01 | 00 | 05 | 07"},
-	{"", protocol.Announce{Key: "foo", Term: 1, Config: 7}, "2a | P1 | 21 | 666f6f | 01 | 00 | 00 | 07"},
+	{"", protocol.Announce{Key: "foo", Term: 1, Stamp: 5, ListNumber: 7}, "2a | P1 | 21 | 666f6f | 01 | 00 | 05 | 07"},
+	{"", protocol.Announce{Key: "foo", Term: 1, ListNumber: 7}, "2a | P1 | 21 | 666f6f | 01 | 00 | 00 | 07"},
 	{"", protocol.Update{Key: "foo", Entry: update(1, t0, 4, "bar")}, "2a | P1 | 3d | 666f6f | 01 | 408ce9635801 | 626172 | 04"},
-	{"", protocol.Hello{Incarnation: math.MaxUint64, Echo: 2, Config: 3, Members: 4, Wall: 5, Busy: true, HasStorage: true},
+	{"", protocol.Hello{Incarnation: math.MaxUint64, Echo: 2, ListNumber: 3, Members: 4, Wall: 5, Busy: true, HasStorage: true},
 		"2a | P1 | 68 | ffffffffffffffff | 0000000000000002 | 03 | 0000000000000004 | 05 | 03"},
 	{p2, protocol.Hello{Incarnation: 1, HasStorage: true}, "P2 | P1 | 68 | 0000000000000001 | 0000000000000000 | 00 | 0000000000000000 | 00 | 02"},
 	{p2, protocol.Hello{Incarnation: 1, Busy: true}, "P2 | P1 | 68 | 0000000000000001 | 0000000000000000 | 00 | 0000000000000000 | 00 | 01"},
@@ -201,7 +201,7 @@ func TestUint(t *testing.T) {
 			t.Errorf("%s is %d, %v, want %d", want, got, err, n)
 		}
 	}
-	for text, want := range map[string]int64{"0000": 0, "2a000000": 42, "ffffffffffff1f000000": protocol.MaxUint, "01" + strings.Repeat("00", 40): 1} {
+	for text, want := range map[string]int64{"0000": 0, "2a000000": 42, "ffffffffffff1f000000": protocol.MaxWireNumber, "01" + strings.Repeat("00", 40): 1} {
 		b, _ := hex.DecodeString(text)
 		if got, err := parseUint(b); got != want || err != nil {
 			t.Errorf("%s is %d, %v, want %d", text, got, err, want)
@@ -489,7 +489,7 @@ func BenchmarkPeer(b *testing.B) {
 			b.ReportAllocs()
 			var dst [][]byte
 			for b.Loop() {
-				dst = c.Encode(dst[:0], p2, p1, protocol.Question{Key: "some/key", Term: t0, Config: 1})
+				dst = c.Encode(dst[:0], p2, p1, protocol.Question{Key: "some/key", Term: t0, ListNumber: 1})
 				if _, _, err := c.Decode(dst); err != nil {
 					b.Fatal(err)
 				}

@@ -118,13 +118,13 @@ func (r *reader) mark(what string) uint64 {
 func (r *reader) message() protocol.Message {
 	switch r.kind {
 	case typeQuestion:
-		return protocol.Question{Key: r.key(), Term: r.uintOrEmpty("term"), Config: r.extra("config"), MinExpire: r.extra("since")}
+		return protocol.Question{Key: r.key(), Term: r.uintOrEmpty("term"), ListNumber: r.extra("config"), MinExpire: r.extra("since")}
 	case typeAnswer:
 		return protocol.Answer{Key: r.key(), Term: r.uint("term"), Expire: r.uint("expire"), Yes: r.vote()}
 	case typeEntryReq:
 		return protocol.EntryReq{Key: r.key()}
 	case typeAnnounce:
-		return protocol.Announce{Key: r.key(), Term: r.uint("term"), Expire: r.uint("expire"), Stamp: r.extra("stamp"), Config: r.extra("config")}
+		return protocol.Announce{Key: r.key(), Term: r.uint("term"), Expire: r.uint("expire"), Stamp: r.extra("stamp"), ListNumber: r.extra("config")}
 	case typeUpdate:
 		return protocol.Update{Key: r.key(), Entry: r.entry()}
 	case typePing:
@@ -180,7 +180,7 @@ func (r *reader) hello() protocol.Hello {
 		r.at--
 		r.fail("incarnation", "it is 0")
 	}
-	h.Echo, h.Config, h.Members, h.Wall = r.mark("echo"), r.uint("config"), r.mark("members"), r.uint("wall")
+	h.Echo, h.ListNumber, h.Members, h.Wall = r.mark("echo"), r.uint("config"), r.mark("members"), r.uint("wall")
 	flags := r.uint("flags")
 	h.Busy, h.HasStorage, h.Empty, h.Lost = flags&flagBusy != 0, flags&flagStorage != 0, flags&flagEmpty != 0, flags&flagLost != 0
 	return h

@@ -28,7 +28,7 @@ var (
 // appendUint appends a number. One that the protocol cannot carry is brought to
 // the nearest that it can: it is a mistake, but no reason to stop.
 func appendUint(dst []byte, n int64) []byte {
-	n = min(max(n, 0), protocol.MaxUint)
+	n = min(max(n, 0), protocol.MaxWireNumber)
 	dst = append(dst, byte(n))
 	for n >>= 8; n > 0; n >>= 8 {
 		dst = append(dst, byte(n))
@@ -51,7 +51,7 @@ func parseUint(b []byte) (int64, error) {
 		}
 		n |= uint64(digit) << (8 * i)
 	}
-	if n > protocol.MaxUint {
+	if n > protocol.MaxWireNumber {
 		return 0, errRange
 	}
 	return int64(n), nil
