@@ -24,7 +24,7 @@ func (l *loop) holdOrExecute(e protocol.Effect) {
 // it has stored abstains first.
 func (l *loop) durable(ticket uint64, err error) {
 	l.notDurable = err != nil
-	for e := range l.barrier.Release(ticket) {
+	for e := range l.barrier.Completed(ticket) {
 		l.execute(e)
 	}
 }

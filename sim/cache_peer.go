@@ -221,7 +221,7 @@ func (p *cachePeer) carry(e protocol.Effect) {
 
 // stored continues with what waited for the disk.
 func (p *cachePeer) stored(ticket uint64) {
-	for e := range p.barrier.Release(ticket) {
+	for e := range p.barrier.Completed(ticket) {
 		if p.dead {
 			break
 		}

@@ -49,9 +49,9 @@ func (h heldEffect) isFetch(key string, term int64) bool {
 	return ok && f.Key == key && f.Term == term
 }
 
-// Release gives what need not wait any more when all writes up to a ticket have been tried, one effect after the other: what
+// Completed gives what need not wait any more when all writes up to a ticket have been tried, one effect after the other: what
 // carrying one out brings is held behind the rest.
-func (b *Barrier) Release(ticket uint64) iter.Seq[Effect] {
+func (b *Barrier) Completed(ticket uint64) iter.Seq[Effect] {
 	return func(yield func(Effect) bool) {
 		for len(b.held) > 0 && b.held[0].ticket <= ticket {
 			h := b.held[0]
