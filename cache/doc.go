@@ -66,7 +66,7 @@
 //  2. Otherwise the request goes to the loop (tryRequest), which gives it a token (addWaiter, answer.go) and has the
 //     machine take it (step, loop.go).
 //  3. The machine decides which peer fetches: see cache/protocol, "Where a fetch is decided".
-//  4. holdOrExecute (effects.go) carries out what it wants done. A [protocol.Fetch] goes to fetches.start (fetches.go),
+//  4. holdOrExecute (effects.go) carries out what it wants done. A [protocol.StartFetch] goes to fetches.start (fetches.go),
 //     which calls the [Origin] once one of Config.Fetches places is free (fairqueue.go).
 //  5. fetches.run reports what came of it to the loop. The machine's Reply or Refuse ends the wait (loop.answer,
 //     answer.go).

@@ -49,7 +49,7 @@ func (l *loop) execute(e protocol.Effect) {
 		l.answer(e)
 	case protocol.Reply, protocol.KeepAlive, protocol.Refuse, protocol.MembersChanged:
 		l.answer(e)
-	case protocol.Fetch:
+	case protocol.StartFetch:
 		l.fetches.start(e, l.clientOf(e.Key))
 	case protocol.Trust:
 		l.fetches.trust(e)

@@ -154,7 +154,7 @@ func TestHeldFetchEnds(t *testing.T) {
 		b := newHeldBench(t)
 		now := b.cfg.Clock.Now()
 		fetch := func(key string, lasts time.Duration) protocol.Effect {
-			return protocol.Fetch{Key: key, Term: 1, Until: now + lasts}
+			return protocol.StartFetch{Key: key, Term: 1, Until: now + lasts}
 		}
 		b.carryAll(
 			removal(1),

@@ -10,7 +10,7 @@ import (
 func TestTurns(t *testing.T) {
 	lined := newFairQueue()
 	add := func(client any, key string) *call {
-		c := &call{Fetch: protocol.Fetch{Key: key}, client: client}
+		c := &call{StartFetch: protocol.StartFetch{Key: key}, client: client}
 		lined.add(c)
 		return c
 	}

@@ -38,7 +38,7 @@ type fetches struct {
 
 // call is one call of the origin, or one that waits for its turn.
 type call struct {
-	protocol.Fetch
+	protocol.StartFetch
 	client  any // whose request it serves; nil: a caller in this process, or none
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
@@ -53,11 +53,11 @@ func newFetches(cfg Config, stats *counters, report func(protocol.Fetched)) *fet
 }
 
 // start starts a fetch for a client's request, or makes it wait for the client's turn.
-func (f *fetches) start(e protocol.Fetch, client any) {
+func (f *fetches) start(e protocol.StartFetch, client any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.clock.Now()
-	c := &call{Fetch: e, client: client}
+	c := &call{StartFetch: e, client: client}
 	if f.stopped {
 		f.reportEnd(c, errStopping) // decided before the machine heard that the peer stops
 		return

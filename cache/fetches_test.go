@@ -92,7 +92,7 @@ func (b *fetchBench) source(ctx context.Context, f Fetch) (Value, error) {
 func (b *fetchBench) in(d time.Duration) time.Duration { return b.clock.Now() + d }
 
 func (b *fetchBench) begin(key string, until time.Duration) {
-	b.start(protocol.Fetch{Key: key, Term: 1, Until: b.in(until), Deadline: b.in(time.Minute)}, nil)
+	b.start(protocol.StartFetch{Key: key, Term: 1, Until: b.in(until), Deadline: b.in(time.Minute)}, nil)
 }
 
 func (b *fetchBench) outcome() (out []string) {
@@ -177,8 +177,8 @@ func TestFetchDeadlineIsTold(t *testing.T) {
 		b := newFetchBench(64)
 		b.begin("slow 5m", time.Minute)
 		// Decided a while ago, and held for the disk until now.
-		b.start(protocol.Fetch{Key: "held 5m", Term: 1, Until: b.in(50 * time.Second), Deadline: b.in(50 * time.Second)}, nil)
-		b.start(protocol.Fetch{Key: "expired 5m", Term: 1, Until: b.in(0), Deadline: b.in(0)}, nil)
+		b.start(protocol.StartFetch{Key: "held 5m", Term: 1, Until: b.in(50 * time.Second), Deadline: b.in(50 * time.Second)}, nil)
+		b.start(protocol.StartFetch{Key: "expired 5m", Term: 1, Until: b.in(0), Deadline: b.in(0)}, nil)
 		time.Sleep(2 * time.Minute)
 		for _, key := range []string{"slow 5m", "held 5m"} {
 			if cause := b.cause(key); !errors.Is(cause, errDeadline) {
@@ -235,9 +235,9 @@ func TestFetchExpiresInTheQueue(t *testing.T) {
 		b.begin("stubborn 10m", time.Second)
 		synctest.Wait()
 		for i := range 20 {
-			b.start(protocol.Fetch{Key: fmt.Sprintf("waits 1s %d", i), Term: 1, Until: b.in(time.Second)}, i%3)
+			b.start(protocol.StartFetch{Key: fmt.Sprintf("waits 1s %d", i), Term: 1, Until: b.in(time.Second)}, i%3)
 		}
-		b.start(protocol.Fetch{Key: "lasts 1s", Term: 1, Until: b.in(time.Hour), Deadline: b.in(time.Hour)}, 0)
+		b.start(protocol.StartFetch{Key: "lasts 1s", Term: 1, Until: b.in(time.Hour), Deadline: b.in(time.Hour)}, 0)
 		time.Sleep(time.Minute)
 		b.fetches.mu.Lock()
 		queued := 0
@@ -275,7 +275,7 @@ func TestFetchNeverTwiceAtOnce(t *testing.T) {
 		b.begin("stubborn 5s", time.Minute)
 		synctest.Wait()
 		b.abort(protocol.Abort{Key: "stubborn 5s", Term: 1, Why: "another fetches"})
-		b.start(protocol.Fetch{Key: "stubborn 5s", Term: 2, Until: b.in(time.Minute)}, nil)
+		b.start(protocol.StartFetch{Key: "stubborn 5s", Term: 2, Until: b.in(time.Minute)}, nil)
 		b.begin("other 1s", time.Minute)
 		time.Sleep(9 * time.Second)
 		b.want(t, "other: value")

@@ -56,7 +56,7 @@ func (w *cacheWorld) recover() {
 // failure is old enough; all have the last list of members; and a few elections.
 func (w *cacheWorld) within() time.Duration {
 	t := w.setup.Timings
-	d := t.AnnounceTimeout + time.Second + t.AnnounceTimeout + t.Ping + t.Fetch + t.FailMax*11/10 + 2*t.Hello + 4*time.Second + w.setup.DiskSlow
+	d := t.AnnounceTimeout + time.Second + t.AnnounceTimeout + t.Ping + t.FetchTimeout + t.FailMax*11/10 + 2*t.Hello + 4*time.Second + w.setup.DiskSlow
 	if w.setup.Changes {
 		d += 4*t.AnnounceTimeout + t.Hello // to stop, to be given the list, and to wait for the change before
 	}

@@ -244,8 +244,8 @@ func cacheText(v any) string {
 		return fmt.Sprintf("Reply{%d %s}", v.Token, cacheEntry(v.Entry))
 	case protocol.Save:
 		return fmt.Sprintf("Save{%s %s}", v.Key, cacheEntry(v.Entry))
-	case protocol.Fetch:
-		return fmt.Sprintf("Fetch{%s term %d until %v}", v.Key, v.Term, v.Until)
+	case protocol.StartFetch:
+		return fmt.Sprintf("StartFetch{%s term %d until %v}", v.Key, v.Term, v.Until)
 	case protocol.Fetched:
 		return fmt.Sprintf("Fetched{%s term %d err %q}", v.Key, v.Term, v.Err)
 	case protocol.Link:

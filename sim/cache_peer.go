@@ -239,7 +239,7 @@ func (p *cachePeer) act(e protocol.Effect) {
 		p.say(e)
 	case protocol.Reply, protocol.KeepAlive, protocol.Refuse, protocol.KeysRemoved, protocol.MembersChanged:
 		p.answer(e)
-	case protocol.Fetch:
+	case protocol.StartFetch:
 		if e.Until > p.host.boot() {
 			p.fetch(e)
 		}
@@ -303,7 +303,7 @@ type cacheFetch struct {
 	over  bool
 }
 
-func (p *cachePeer) fetch(e protocol.Fetch) {
+func (p *cachePeer) fetch(e protocol.StartFetch) {
 	w := p.host.w
 	if old := p.fetches[e.Key]; old != nil && !w.setup.Twin.Deaf {
 		w.judge.breach("%s fetches %s in term %d while its fetch of term %d goes on", p.host.name, e.Key, e.Term, old.term)

@@ -123,7 +123,7 @@ func harsh(s *CacheSetup) {
 	whole(s)
 	s.Keys, s.Room, s.Gap = 1, 0, 50*time.Millisecond
 	s.Cuts, s.Restarts, s.Pauses, s.Removals = true, true, false, false
-	s.Timings.Fetch = 4 * s.Timings.AnnounceTimeout
+	s.Timings.FetchTimeout = 4 * s.Timings.AnnounceTimeout
 	s.Source = CacheSource{Fast: s.Timings.AnnounceTimeout, Slow: 4 * s.Timings.AnnounceTimeout}
 	s.Timings.TTL = time.Second
 }

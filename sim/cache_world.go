@@ -74,7 +74,7 @@ func DrawCache(seed uint64) CacheSetup {
 		FalseDead: d.hit(0.1),
 	}
 	s.Length = d.between(4*s.Timings.AnnounceTimeout, 10*s.Timings.AnnounceTimeout)
-	s.Source.Slow = s.Source.Fast + d.upTo(s.Timings.Fetch*5/4)
+	s.Source.Slow = s.Source.Fast + d.upTo(s.Timings.FetchTimeout*5/4)
 	if d.hit(0.3) {
 		s.Jitter = 0.5 * float64(d.n(101)) / 100
 	}
@@ -88,7 +88,7 @@ func DrawCache(seed uint64) CacheSetup {
 		s.Keys, s.Room = 4, 1+d.n(3)
 	}
 	if d.hit(0.3) { // fetches outlast what befalls those who make them
-		s.Timings.TTL, s.Timings.Fetch = time.Second, 4*s.Timings.AnnounceTimeout
+		s.Timings.TTL, s.Timings.FetchTimeout = time.Second, 4*s.Timings.AnnounceTimeout
 		s.Source.Fast, s.Source.Slow = s.Timings.AnnounceTimeout, 4*s.Timings.AnnounceTimeout
 	}
 	if s.Changes = d.hit(0.4); s.Changes {
@@ -110,7 +110,7 @@ func DrawCache(seed uint64) CacheSetup {
 
 func drawCacheTimings(d *dice) protocol.Timings {
 	t := protocol.Timings{
-		TTL: d.between(time.Second, 5*time.Second), Fetch: d.between(500*time.Millisecond, 5*time.Second),
+		TTL: d.between(time.Second, 5*time.Second), FetchTimeout: d.between(500*time.Millisecond, 5*time.Second),
 		FailMin: d.between(100*time.Millisecond, time.Second),
 	}
 	t.FailMax = t.FailMin + d.upTo(4*time.Second)

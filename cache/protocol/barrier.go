@@ -30,7 +30,7 @@ func (b *Barrier) Passes(e Effect, ticket uint64) bool {
 	case Trust:
 		for i, h := range b.held {
 			if h.isFetch(e.Key, e.Term) {
-				f := h.effect.(Fetch)
+				f := h.effect.(StartFetch)
 				f.Until = e.Until
 				b.held[i].effect = f
 			}
@@ -45,7 +45,7 @@ func (b *Barrier) Passes(e Effect, ticket uint64) bool {
 }
 
 func (h heldEffect) isFetch(key string, term int64) bool {
-	f, ok := h.effect.(Fetch)
+	f, ok := h.effect.(StartFetch)
 	return ok && f.Key == key && f.Term == term
 }
 

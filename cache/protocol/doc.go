@@ -27,7 +27,7 @@
 //	requestVotes    candidate.go  A [Question] to everyone.
 //	handleAnswer    candidate.go  An [Answer]: a yes, a no with the term that is used up there, or a fresh copy elsewhere.
 //	fetchIfWon      candidate.go  Has a majority voted for this peer?
-//	startFetch      fetch.go      The [Fetch] effect, which may last until min(trustEnd, fetchUntil).
+//	startFetch      fetch.go      The [StartFetch] effect, which may last until min(trustEnd, fetchUntil).
 //
 // A voter's answer waits for the ceiling in the same way.
 //
@@ -44,7 +44,7 @@
 // (cache/fetches.go, Config.Fetches); a won key may wait there for a place while its votes stay bound.
 //
 // The voters decide in handleQuestion (what speaks against any vote) and decideVote (what
-// speaks for another candidate). A fetch ends in handleFetched, also at fetchUntil, which is [Timings.Fetch] after
+// speaks for another candidate). A fetch ends in handleFetched, also at fetchUntil, which is [Timings.FetchTimeout] after
 // the start. It ends early in abortFetch: at trustEnd, until when a majority is promised (runKeyTimer; or at once, when
 // updateTrust finds it past), because of another peer's fetch in a higher term or of a removal, when this peer stops or the
 // call has ended with its trust (abandonFetch), and when this peer's storage is lost (handleLost).
@@ -77,23 +77,24 @@
 //
 // A duration that differs by key depends on what rests on it. On how long a value is fresh, nothing does: the origin says
 // it ([Fetched], TTL). How long a fetch may last is used in one place, startFetch, which sets
-// fetchUntil (timers.go ends the fetch then) and tells the runner (Fetch.Deadline); an origin that knows its keys can give up
-// sooner by itself. Promises rest on AnnounceTimeout: a voter is bound by its own, and the fetcher counts by its own, so one
+// fetchUntil (timers.go ends the fetch then) and tells the runner (StartFetch.Deadline); an origin that knows its keys can
+// give up sooner by itself. Promises rest on AnnounceTimeout: a voter is bound by its own, and the fetcher counts by its own, so one
 // for a key would have to travel in [Question] and [Announce].
 //
 // # Inputs and effects
 //
 //	input           what it is                      typical effects
-//	Get             a client asks                   Reply, or KeepAlive and Send question; Fetch in a cluster of one
+//	Get             a client asks                   Reply, or KeepAlive and Send question (if alone, StartFetch)
 //	Cancel          it has gone                     –
-//	Received        a message from a peer           Send answer, Save, Reply, Fetch, Abort
+//	Received        a message from a peer           Send answer, Save, Reply, StartFetch, Abort
 //	Link            Up: a connection is made        Send hello, and question where requests waited for a majority
 //	                Down: it has ended              Abort in a mixed cluster
 //	                Dead: the process has ended     its followers are freed (forgetDead): Send answer or question, or
 //	                                                Refuse when the majority is gone
 //	Unusable        why nothing of a peer is of use –; it is shown in the status
-//	Fetched         the origin returned             Save, Send update, Reply, or Refuse
-//	Raised          the ceiling of terms is stored  Send question or answer, which waited for it; Fetch in a cluster of one;
+//	Fetched         the origin returned             Save, Send update, Reply; or Refuse
+//	                or its call was ended           Send release
+//	Raised          the ceiling of terms is stored  Send question or answer, which waited for it (if alone, StartFetch)
 //	                or could not be (Err)           Refuse
 //	RemoveKeys      a client removes                SaveRemovals, Send remove, later KeysRemoved
 //	ChangeMembers   a new list of members           SaveMembers, MembersChanged
@@ -109,7 +110,7 @@
 // A fetch runs in a term of its own, and while it runs no other does, as long as
 //   - [Timings.AnnounceTimeout] is the same on every peer: nothing compares it;
 //   - clocks that count time run alike within a tenth, and the runner ends a fetch when
-//     [Fetch.Until], moved by [Trust], has come, or at [Abort]: a process that is paused in
+//     [StartFetch.Until], moved by [Trust], has come, or at [Abort]: a process that is paused in
 //     between fetches on without knowing it;
 //   - what the runner says was stored is stored, and a peer that it calls [Dead] has ended;
 //   - the list of members changes one member at a time.

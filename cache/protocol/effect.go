@@ -3,7 +3,7 @@ package protocol
 import "time"
 
 // Effect is what the runner does after a step: one of [Send], [Reply],
-// [KeepAlive], [Refuse], [KeysRemoved], [MembersChanged], [Fetch], [Trust], [Abort],
+// [KeepAlive], [Refuse], [KeysRemoved], [MembersChanged], [StartFetch], [Trust], [Abort],
 // [Save], [Raise], [SaveRemovals], [SaveMembers] and [StateChanged].
 type Effect interface{ effect() }
 
@@ -58,16 +58,16 @@ type MembersChanged struct {
 	Err   string // why the list was refused, and what to do; empty: it is in force
 }
 
-// Fetch calls the origin; it ends with a [Fetched] input of the same term. The call
+// StartFetch calls the origin; it ends with a [Fetched] input of the same term. The call
 // must not outlive Until, which [Trust] moves and [Abort] ends. The runner bounds how many calls run at
 // once (cache/fetches.go, Config.Fetches): a won key may wait there for a place, while
 // its votes stay bound and Until comes nearer.
-type Fetch struct {
+type StartFetch struct {
 	Key   string
 	Term  int64
 	Stale Entry // what is being replaced
 	Until time.Duration
-	// Deadline is [Timings.Fetch] after the start, and never before Until: a call that lasts to it was too slow, one that
+	// Deadline is [Timings.FetchTimeout] after the start, and never before Until: a call that lasts to it was too slow, one that
 	// must stop before has lost its majority.
 	Deadline time.Duration
 }
@@ -120,7 +120,7 @@ func (KeepAlive) effect()      {}
 func (Refuse) effect()         {}
 func (KeysRemoved) effect()    {}
 func (MembersChanged) effect() {}
-func (Fetch) effect()          {}
+func (StartFetch) effect()     {}
 func (Trust) effect()          {}
 func (Abort) effect()          {}
 func (Save) effect()           {}

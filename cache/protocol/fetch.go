@@ -20,10 +20,10 @@ func (m *Machine) startFetch(k *key) {
 	m.setState(k, Fetching, "", "fetches")
 	k.promised, k.round, k.restartedOnce = promised, 0, false
 	k.fetchBegan = m.now.Wall // the value may be as old as the start of its fetch: it expires from then
-	k.fetchUntil = m.now.Boot + m.setup.Timings.Fetch
+	k.fetchUntil = m.now.Boot + m.setup.Timings.FetchTimeout
 	m.announce(k, "")
 	k.trustEnd = m.trustedUntil(k)
-	m.emit(Fetch{Key: k.name, Term: k.term, Stale: m.setup.Table.Get(k.name), Until: min(k.trustEnd, k.fetchUntil), Deadline: k.fetchUntil})
+	m.emit(StartFetch{Key: k.name, Term: k.term, Stale: m.setup.Table.Get(k.name), Until: min(k.trustEnd, k.fetchUntil), Deadline: k.fetchUntil})
 	if best != "" {
 		m.send(best, EntryReq{k.name}) // something to serve meanwhile
 	}
@@ -238,7 +238,7 @@ func (m *Machine) serveUncached(k *key, in Fetched) {
 func (m *Machine) abortFetch(k *key, why string) {
 	before := len(m.effects)
 	m.effects = slices.DeleteFunc(m.effects, func(e Effect) bool {
-		f, ok := e.(Fetch)
+		f, ok := e.(StartFetch)
 		return ok && f.Key == k.name && f.Term == k.term
 	})
 	if len(m.effects) == before {

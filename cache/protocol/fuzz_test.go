@@ -281,7 +281,7 @@ func (z *fuzzed) step(in Input) {
 			if z.owed[e.Token] != "get" {
 				z.fail("keep-alive for %d, who does not wait", e.Token)
 			}
-		case Fetch:
+		case StartFetch:
 			if _, twice := z.fetches[e.Key]; twice {
 				z.fail("fetches %q twice at once", e.Key)
 			}

@@ -68,7 +68,7 @@ type Link struct {
 // instance. Empty: nothing is known to be wrong.
 type Unusable struct{ Peer, Why string }
 
-// Fetched is the end of the fetch that [Fetch] asked for.
+// Fetched is the end of the fetch that [StartFetch] asked for.
 type Fetched struct {
 	Key   string
 	Term  int64

@@ -111,7 +111,7 @@ func (c *hopNet) step(name string, in Input) {
 					c.flying = append(c.flying, flying{name, to, msg})
 				}
 			}
-		case Fetch:
+		case StartFetch:
 			c.fetches = append(c.fetches, fmt.Sprintf("%s%s", name, stamp(e.Term)))
 			c.running[name] = e.Term
 			if len(c.running) > 1 {
@@ -377,7 +377,7 @@ func TestTimings(t *testing.T) {
 		"keep-alive":    func(x *Timings) { x.KeepAlive = 1 },
 		"ping":          func(x *Timings) { x.Ping = 1 },
 		"hello":         func(x *Timings) { x.Hello = 1 },
-		"fetch":         func(x *Timings) { x.Fetch = 1 },
+		"fetch":         func(x *Timings) { x.FetchTimeout = 1 },
 		"fail min":      func(x *Timings) { x.FailMin = -1 },
 		"fail max":      func(x *Timings) { x.FailMax = x.FailMin - 1 },
 		"ttl":           func(x *Timings) { x.TTL = time.Second - 1 },

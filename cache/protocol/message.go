@@ -9,8 +9,8 @@ type Message interface{ message() }
 // MaxWireNumber is the largest number that the wire carries.
 const MaxWireNumber = 1<<53 - 1
 
-// FixedListNumber is written where versions that numbered their lists of members wrote the number. What others send is compared to 0
-// alone: peers of the original, which have no list, send that.
+// FixedListNumber is written where versions that numbered their lists of members wrote the number. What others send is
+// compared to 0 alone: peers of the original, which have no list, send that.
 const FixedListNumber = 1
 
 // Question asks for a vote.

@@ -134,7 +134,7 @@ func newScripted(t *testing.T, header string) *scripted {
 		case "jitter":
 			s.setup.Jitter, _ = strconv.ParseFloat(value, 64)
 		case "fetch":
-			s.setup.Timings.Fetch = s.duration(value)
+			s.setup.Timings.FetchTimeout = s.duration(value)
 		case "ttl":
 			s.setup.Timings.TTL = s.duration(value)
 		default:

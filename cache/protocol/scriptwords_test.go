@@ -139,7 +139,7 @@ func showEffect(e Effect, since func(time.Duration) string) string {
 		return fmt.Sprintf("gone %d: %d of %d", e.Token, e.Confirmed, e.Of)
 	case MembersChanged:
 		return strings.TrimSpace(fmt.Sprintf("changed %d: %s", e.Token, shortUrls(e.Err)))
-	case Fetch:
+	case StartFetch:
 		stale := ""
 		if e.Stale.Held() {
 			stale = ", instead of " + showEntry(e.Stale)

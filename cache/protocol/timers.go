@@ -72,7 +72,7 @@ func (m *Machine) runKeyTimer(k *key) {
 		m.startCandidacyIfWanted(k)
 	case k.state == Fetching && k.fetchUntil <= now:
 		m.emit(Abort{k.name, k.term, "deadline"})
-		m.handleFetched(Fetched{Key: k.name, Term: k.term, Err: "the origin has not answered within " + m.setup.Timings.Fetch.String()})
+		m.handleFetched(Fetched{Key: k.name, Term: k.term, Err: "the origin has not answered within " + m.setup.Timings.FetchTimeout.String()})
 	case k.state == Fetching && k.announceAt <= now:
 		m.announce(k, "")
 		if m.setup.Mixed { // peers of the original's follow from this announcement on

@@ -11,7 +11,7 @@ import (
 var ErrUnsafeTiming = errors.New("cache: unsafe timing")
 
 // Timings are the waits of the protocol. A zero field has the value that the original (see the
-// package's documentation) uses, where it has one. Of these, settings reach AnnounceTimeout, with Announce, Fetch and TTL; the
+// package's documentation) uses, where it has one. Of these, settings reach AnnounceTimeout, with Announce, FetchTimeout and TTL; the
 // others are for tests and for programs.
 type Timings struct {
 	// CandidateMin and CandidateMax bound a candidate's random patience; 150 and 300 ms.
@@ -35,8 +35,8 @@ type Timings struct {
 	Ping time.Duration
 	// Hello is how often peers greet each other; 1 s.
 	Hello time.Duration
-	// Fetch is how long the origin may take, with the time that a call waits for its turn (cache.Config.Fetches); 60 s.
-	Fetch time.Duration
+	// FetchTimeout is how long the origin may take, with the time that a call waits for its turn (cache.Config.Fetches); 60 s.
+	FetchTimeout time.Duration
 	// FailMin and FailMax bound the back-off after failures; 1 s and 1 min.
 	FailMin, FailMax time.Duration
 	// TTL is how long a value is fresh, from the start of its fetch; 1 h, at least 1 s.
@@ -65,7 +65,7 @@ func (t Timings) WithDefaults() Timings {
 	set(&t.KeepAlive, time.Second)
 	set(&t.Ping, 3*time.Second)
 	set(&t.Hello, time.Second)
-	set(&t.Fetch, time.Minute)
+	set(&t.FetchTimeout, time.Minute)
 	set(&t.FailMin, time.Second)
 	set(&t.FailMax, time.Minute)
 	set(&t.TTL, time.Hour)
@@ -98,7 +98,7 @@ func (t Timings) Validate() error {
 		{t.Announce < time.Millisecond, fmt.Sprintf("the announce interval (%v) must be at least 1ms", t.Announce)},
 		{t.KeepAlive < 10*time.Millisecond, fmt.Sprintf("the keep-alive interval (%v) must be at least 10ms", t.KeepAlive)},
 		{t.Ping < 10*time.Millisecond || t.Hello < 10*time.Millisecond, "peers must not be greeted more often than every 10ms"},
-		{t.Fetch < time.Millisecond, fmt.Sprintf("the origin's deadline (%v) must be at least 1ms", t.Fetch)},
+		{t.FetchTimeout < time.Millisecond, fmt.Sprintf("the origin's deadline (%v) must be at least 1ms", t.FetchTimeout)},
 		{t.FailMin < time.Millisecond || t.FailMax < t.FailMin, fmt.Sprintf("the back-off after failures must grow from at least 1ms (%v) to no less (%v)", t.FailMin, t.FailMax)},
 		{t.TTL < time.Second, fmt.Sprintf("the time to live (%v) must be at least 1s", t.TTL)},
 		{t.MaxTTL < t.TTL, fmt.Sprintf("the longest time to live that is believed (%v) must not be below the time to live (%v)", t.MaxTTL, t.TTL)},

@@ -55,7 +55,7 @@ func run(ctx context.Context) error {
 	})
 	flag.DurationVar(&cfg.Timings.TTL, "ttl", 0, "time to live")
 	flag.DurationVar(&cfg.Timings.AnnounceTimeout, "announce-timeout", 0, "announce timeout")
-	flag.DurationVar(&cfg.Timings.Fetch, "fetch-timeout", 0, "the origin's deadline")
+	flag.DurationVar(&cfg.Timings.FetchTimeout, "fetch-timeout", 0, "the origin's deadline")
 	flag.StringVar(&w.gate, "gate", "", "`URL` of the gates")
 	flag.StringVar(&w.gates, "gates", "", "gates to wait at: raise, won, fetched")
 	flag.BoolVar(&w.deaf, "deaf", false, "the source does not heed its context")

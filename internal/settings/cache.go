@@ -84,7 +84,7 @@ func (c *Cache) Members() []protocol.Member {
 // timings are those that can be chosen; the announcements follow their timeout.
 func (c *Cache) timings() protocol.Timings {
 	return protocol.Timings{
-		TTL: c.TTL, Fetch: c.FetchTimeout,
+		TTL: c.TTL, FetchTimeout: c.FetchTimeout,
 		AnnounceTimeout: c.AnnounceTimeout, Announce: c.AnnounceTimeout / 2,
 	}
 }
