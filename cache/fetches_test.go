@@ -326,6 +326,8 @@ func TestFetchesStop(t *testing.T) {
 		time.Sleep(time.Millisecond / 2)
 		b.stop(time.Second)
 		time.Sleep(time.Hour)
+		b.mu.Lock()
+		defer b.mu.Unlock()
 		for _, f := range b.results {
 			if !f.Stopped {
 				t.Errorf("%s is reported as a failure of the origin: %s", f.Key, f.Err)
