@@ -57,7 +57,7 @@ func TestWrongSecretIsNamed(t *testing.T) {
 	c := newCluster(t, 3, echo, func(i int, cfg *Config) {
 		cfg.Secret = []byte("a secret of the cluster")
 		if i == 2 {
-			cfg.Secret, cfg.Log = []byte("a secret of peer 2 alone"), log.logger()
+			cfg.Secret, cfg.Logger = []byte("a secret of peer 2 alone"), log.logger()
 		}
 	})
 	const same = "give every peer the same secret"
@@ -119,7 +119,7 @@ func TestLostStorageIsNoticed(t *testing.T) {
 	c := newCluster(t, 3, echo, func(i int, cfg *Config) {
 		cfg.Storage, cfg.Timings = disks[i], protocol.Timings{Skew: 1}
 		if i == 2 {
-			cfg.Log = log.logger()
+			cfg.Logger = log.logger()
 		}
 	}).settled()
 	c.get(2, "key", "value of key")

@@ -50,7 +50,7 @@ func newClientServer(p *Peer) *clientServer {
 func (s *clientServer) listen(addr string) error {
 	budget := s.cfg.clientBudget()
 	cfg := zmtp.Config{
-		Kind: zmtp.ROUTER, Queue: int(budget / 4), Budget: zmtp.NewBudget(budget), MaxMessage: s.cfg.MaxKey + maxRequest, MaxFrames: 16, Log: s.cfg.Log,
+		Kind: zmtp.ROUTER, Queue: int(budget / 4), Budget: zmtp.NewBudget(budget), MaxMessage: s.cfg.MaxKey + maxRequest, MaxFrames: 16, Log: s.cfg.Logger,
 		Handler: zmtp.Handler{Connected: s.connected, Message: s.handleRequest, Disconnected: s.disconnected},
 	}
 	if s.cfg.Curve != nil {
@@ -103,7 +103,7 @@ func (s *clientServer) slowClient(addr string, err error) {
 	n := s.counters.slow.Add(1)
 	now, last := int64(s.cfg.Clock.Now()), s.slowAt.Load()
 	if (last == 0 || now-last >= int64(time.Minute)) && s.slowAt.CompareAndSwap(last, now) {
-		s.cfg.Log.Warn("a client was disconnected because it does not read its replies", "client", addr, "err", err, "so_far", n)
+		s.cfg.Logger.Warn("a client was disconnected because it does not read its replies", "client", addr, "err", err, "so_far", n)
 	}
 }
 

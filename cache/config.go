@@ -61,9 +61,9 @@ type Config struct {
 	Clock lease.Clock
 	// Wall is the wall clock; nil: time.Now.
 	Wall func() time.Time
-	// Log gets what concerns the whole peer at Info, and what concerns one key at
+	// Logger gets what concerns the whole peer at Info, and what concerns one key at
 	// Debug; nil: nothing.
-	Log *slog.Logger
+	Logger *slog.Logger
 }
 
 // Curve is this peer's key pair and who may talk to it.

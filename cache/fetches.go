@@ -49,7 +49,7 @@ type call struct {
 
 func newFetches(cfg Config, stats *counters, report func(protocol.Fetched)) *fetches {
 	return &fetches{origin: cfg.Origin, limit: cfg.Fetches, maxValue: cfg.MaxValue,
-		clock: cfg.Clock, report: report, stats: stats, log: cfg.Log, calls: map[string][]*call{}, waiting: newFairQueue()}
+		clock: cfg.Clock, report: report, stats: stats, log: cfg.Logger, calls: map[string][]*call{}, waiting: newFairQueue()}
 }
 
 // start starts a fetch for a client's request, or makes it wait for the client's turn.

@@ -103,7 +103,7 @@ func (c *cluster) start(i int) *Peer {
 		},
 	}
 	if log := testLog(); log != nil {
-		cfg.Log = log.With("self", i)
+		cfg.Logger = log.With("self", i)
 	}
 	if c.config != nil {
 		c.config(i, &cfg)

@@ -55,14 +55,14 @@ type link struct {
 
 func newLinks(cfg Config, stats *counters, report func(event)) *links {
 	return &links{
-		self: cfg.Self, curve: cfg.Curve, report: report, log: cfg.Log, stats: stats,
+		self: cfg.Self, curve: cfg.Curve, report: report, log: cfg.Logger, stats: stats,
 		codec:   wire.Codec{Secret: cfg.Secret, Self: cfg.Self, MaxKey: cfg.MaxKey, MaxValue: cfg.MaxValue},
 		dialers: map[string]*link{},
 		cfg: zmtp.Config{
 			Queue: max(32<<20, 2*cfg.MaxValue), Budget: zmtp.NewBudget(cfg.peerBudget()), MaxMessage: cfg.maxMessage(), MaxFrames: 64,
 			// A connection whose other end is gone without a word is noticed by its silence.
 			Heartbeat: cfg.Timings.Hello, HeartbeatTimeout: cfg.Timings.AnnounceTimeout,
-			ReconnectMin: reconnectMin, ReconnectMax: reconnectMax, Log: cfg.Log,
+			ReconnectMin: reconnectMin, ReconnectMax: reconnectMax, Log: cfg.Logger,
 		},
 	}
 }

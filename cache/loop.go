@@ -58,7 +58,7 @@ type loop struct {
 }
 
 func newLoop(p *Peer) *loop {
-	return &loop{Peer: p, log: p.cfg.Log, inbox: make(chan event, inboxRoom), requests: make(chan event, requestRoom),
+	return &loop{Peer: p, log: p.cfg.Logger, inbox: make(chan event, inboxRoom), requests: make(chan event, requestRoom),
 		stored: make(chan func()), ended: make(chan struct{}), waiters: map[protocol.Token]*waiter{}}
 }
 

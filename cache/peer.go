@@ -92,9 +92,9 @@ func (p *Peer) Run(ctx context.Context) error {
 	}
 	looping.Go(func() { p.loop.run(work, ctx.Done()) })
 	close(p.ready)
-	p.cfg.Log.Info("serving", "url", p.links.pub.Addr(), "api", p.clients.router.Addr())
+	p.cfg.Logger.Info("serving", "url", p.links.pub.Addr(), "api", p.clients.router.Addr())
 	if p.cfg.Origin == nil {
-		p.cfg.Log.Warn("this peer is passive, because it has no origin: it votes, serves the copies it has, and never fetches")
+		p.cfg.Logger.Warn("this peer is passive, because it has no origin: it votes, serves the copies it has, and never fetches")
 	}
 
 	<-ctx.Done()
@@ -105,7 +105,7 @@ func (p *Peer) Run(ctx context.Context) error {
 		p.finishFetches()
 	} else {
 		failed = ErrOriginRuns
-		p.cfg.Log.Error("the origin has not returned although its context has ended; another peer may fetch the same now", "waited", originGrace)
+		p.cfg.Logger.Error("the origin has not returned although its context has ended; another peer may fetch the same now", "waited", originGrace)
 	}
 	stop()
 	looping.Wait()
@@ -113,7 +113,7 @@ func (p *Peer) Run(ctx context.Context) error {
 	p.links.close()
 	stopSaving()
 	storing.Wait()
-	p.cfg.Log.Info("stopped")
+	p.cfg.Logger.Info("stopped")
 	return failed
 }
 
@@ -150,7 +150,7 @@ func (p *Peer) load(ctx context.Context) (*protocol.Machine, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cache: loading what is stored: %w", err)
 		}
-		p.cfg.Log.Info("loaded what is stored", "copies", n, "took", p.cfg.Clock.Now()-began)
+		p.cfg.Logger.Info("loaded what is stored", "copies", n, "took", p.cfg.Clock.Now()-began)
 	}
 	p.saver.restore(state.Removals)
 	now, floor := p.loop.now(), int64(0)

@@ -52,7 +52,7 @@ type saver struct {
 }
 
 func newSaver(cfg Config, table *table, stats *counters) *saver {
-	return &saver{storage: cfg.Storage, table: table, clock: cfg.Clock, log: cfg.Log, stats: stats,
+	return &saver{storage: cfg.Storage, table: table, clock: cfg.Clock, log: cfg.Logger, stats: stats,
 		maxDirty: cfg.MaxKeys + 100_000, dirty: map[string]struct{}{}, removals: newStoredRemovals(),
 		wake: make(chan struct{}, 1), urgent: make(chan struct{}, 1)}
 }

@@ -31,8 +31,8 @@ func (c Config) withDefaults() Config {
 	if c.Wall == nil {
 		c.Wall = time.Now
 	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return c
 }

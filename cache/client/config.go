@@ -28,8 +28,8 @@ type Config struct {
 	// MaxValue bounds a value, in bytes; 16 MiB. A server that sends more is
 	// disconnected.
 	MaxValue int
-	// Log gets connections, and what servers do wrong, at Debug; nil: nothing.
-	Log *slog.Logger
+	// Logger gets connections, and what servers do wrong, at Debug; nil: nothing.
+	Logger *slog.Logger
 
 	rules rules
 }
@@ -90,8 +90,8 @@ func (c Config) withDefaults() Config {
 	c.rules.alive = cmp.Or(c.rules.alive, 2100*time.Millisecond)
 	c.rules.avoid = cmp.Or(c.rules.avoid, time.Second)
 	c.rules.backOff = cmp.Or(c.rules.backOff, 500*time.Millisecond)
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return c
 }
@@ -105,7 +105,7 @@ func (c Config) socket(addr string, h zmtp.Handler) zmtp.Config {
 		ReconnectMax:     500 * time.Millisecond,
 		Heartbeat:        5 * time.Second,
 		HeartbeatTimeout: 10 * time.Second,
-		Log:              c.Log,
+		Log:              c.Logger,
 	}
 	if c.Curve != nil {
 		cfg.Security = zmtp.Curve{Secret: c.Curve.Key.Secret, ServerKey: c.Curve.Servers[addr]}

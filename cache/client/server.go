@@ -135,7 +135,7 @@ func (s *server) message(_ *zmtp.Conn, m zmtp.Message) {
 	id, ok := wire.ParseID(r.ID)
 	if err != nil || !ok {
 		s.client.counts.malformed.Add(1)
-		s.client.cfg.Log.Debug("client: a reply was not understood", "server", s.addr, "err", err)
+		s.client.cfg.Logger.Debug("client: a reply was not understood", "server", s.addr, "err", err)
 		return
 	}
 	if s.avoid.Load() != 0 {

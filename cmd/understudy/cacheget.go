@@ -49,7 +49,7 @@ asked in turn: the next when one does not answer.
 			if err != nil {
 				return err
 			}
-			cfg.Log = a.Log
+			cfg.Logger = a.Log
 			get := tcpGetter(cfg)
 			if f.overHTTP() {
 				get = httpGetter(cfg.Servers[0], a.tokenFile, f.timeout)

@@ -46,7 +46,7 @@ func serve(ctx context.Context, n string) error {
 	peer, err := cache.New(cache.Config{
 		Self: peers[n].URL, Members: []protocol.Member{peers["1"], peers["2"], peers["3"]},
 		Origin: func(ctx context.Context, f cache.Fetch) (cache.Value, error) { return report(ctx, n, f) },
-		Log:    slog.Default(),
+		Logger: slog.Default(),
 	})
 	if err != nil {
 		return err

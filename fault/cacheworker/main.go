@@ -43,7 +43,7 @@ type worker struct {
 
 func run(ctx context.Context) error {
 	var w worker
-	cfg := cache.Config{Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Jitter: -1, Insecure: true}
+	cfg := cache.Config{Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)), Jitter: -1, Insecure: true}
 	originURL := flag.String("source-url", "", "`URL` of the source, with {key}")
 	api := flag.String("api", "", "`ADDRESS` for clients")
 	wall := flag.String("wall", "", "`FILE` with the wall clock's error, a duration")

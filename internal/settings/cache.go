@@ -107,7 +107,7 @@ func (c *Cache) Peer(log *slog.Logger) (cache.Config, error) {
 		Self: c.URL, Members: c.Members(), BindURL: c.BindURL, BindAPI: c.BindAPI,
 		Fetches: c.Fetches, Timings: c.timings(), Insecure: c.Insecure, Mixed: c.Mixed,
 		MaxBytes: int64(c.MaxBytes), MaxKeys: c.MaxKeys, MaxKey: int(c.MaxKey), MaxValue: int(c.MaxValue), MaxWaiting: c.MaxWaiting,
-		Log: log,
+		Logger: log,
 	}
 	if c.URL == "" || c.API == "" {
 		return out, usererr.Errorf("url and api are missing: where do other peers and clients reach this one? Both are tcp://HOST:PORT")
