@@ -180,7 +180,7 @@ func TestMetricsOfJobs(t *testing.T) {
 	g := newJobRig(t)
 	s := start(t, Config{Store: g.store})
 	for _, want := range []string{
-		`understudy_job_last_run_bad{name="backup"} 1`, `understudy_job_overdue{name="backup"} 0`, `understudy_job_running{name="backup"} 0`,
+		`understudy_job_last_run_failed{name="backup"} 1`, `understudy_job_overdue{name="backup"} 0`, `understudy_job_running{name="backup"} 0`,
 		`understudy_job_runs_total{name="backup",state="failed"} 1`, `understudy_job_runs_total{name="backup",state="lost"} 0`,
 	} {
 		text := send(t, s, request(t.Context(), "GET", "/metrics", "")).Body

@@ -50,8 +50,8 @@ func collectJob(m prometheus.Scrape, j job.Job, now time.Time) {
 	m.Flag("running", "1 while a run of the job is on.", running)
 	m.Flag("overdue", "1 while the job should have run, and no instance has.", stateOfJob(j, now) == jobOverdue)
 	bad := j.Last.State.Bad() || j.Alarm.Stands() && j.Alarm.Reason != job.Overdue
-	m.Flag("last_run_bad", "1 from a run that failed, timed out, was lost or was missed until the next good one.", bad)
-	m.Gauge("next_run_seconds", "The next scheduled time, in seconds since 1970; 0: there is none.", unixOrZero(j.Next))
+	m.Flag("last_run_failed", "1 from a run that failed, timed out, was lost or was missed until the next good one.", bad)
+	m.Gauge("next_run_timestamp_seconds", "The next scheduled time, in seconds since 1970; 0: there is none.", unixOrZero(j.Next))
 	for _, state := range job.States() {
 		if state.Ended() {
 			m.Counter("runs_total", "Runs of the job that have ended, by how.", float64(j.Ended[state]), "state", string(state))

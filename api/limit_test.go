@@ -112,7 +112,7 @@ func TestLimited(t *testing.T) {
 		}
 		ask("203.0.113.3:1", configToken1, "GET", "/v1/roles").want(200, "") // whoever shares the address and has a right one
 		metrics := ask("127.0.0.1:1", configToken1, "GET", "/metrics").Body
-		for _, line := range []string{`understudy_http_limited_total{scope="read"} 1`, `understudy_http_limited_total{scope="wrong token"} 1`, "understudy_tls_not_after_seconds 0"} {
+		for _, line := range []string{`understudy_http_limited_total{scope="read"} 1`, `understudy_http_limited_total{scope="wrong token"} 1`, "understudy_tls_certificate_not_after_timestamp_seconds 0"} {
 			if !strings.Contains(metrics, line) {
 				t.Errorf("the metrics lack %s", line)
 			}

@@ -79,7 +79,7 @@ func (s *Server) collectKernel(m prometheus.Scrape) {
 	if s.cfg.CertificateExpires != nil {
 		expires = float64(s.cfg.CertificateExpires().Unix())
 	}
-	m.Gauge("tls_not_after_seconds", "When the certificate of this server ends, in seconds since 1970; 0: it has none.", expires)
+	m.Gauge("tls_certificate_not_after_timestamp_seconds", "When the certificate of this server ends, in seconds since 1970; 0: it has none.", expires)
 	for _, role := range *s.roles.Load() {
 		term, held := s.selfTerm(role)
 		m.Flag("role_held", "1 while this instance is primary of the role.", held, "role", role)

@@ -204,7 +204,7 @@ func TestMonitorMetrics(t *testing.T) {
 	for _, want := range []string{
 		`understudy_monitor_beats_total{outcome="accepted"} 2`, `understudy_monitor_beats_total{outcome="unknown"} 1`,
 		`understudy_monitor_letters_total{cause="unknown_event"} 1`, `understudy_monitor_letters_total{cause="no_source"} 1`,
-		`understudy_monitor_intake_queued 0`, `understudy_monitor_partitions 0`, `understudy_monitor_turns_total{turn="ONSET"} 0`,
+		`understudy_monitor_intake_queued 0`, `understudy_monitor_partitions 0`, `understudy_monitor_transitions_total{transition="ONSET"} 0`,
 	} {
 		if !strings.Contains(text, want+"\n") {
 			t.Errorf("metrics lack %s", want)
@@ -246,8 +246,8 @@ func TestMonitorMetricsOfStore(t *testing.T) {
 	}
 	text := g.do("GET", "/metrics", "").Body
 	for _, want := range []string{
-		`understudy_monitor_sources{event="web",state="down"} 2`, `understudy_monitor_sources{event="web",state="up"} 1`,
-		`understudy_monitor_alarms_standing 2`, `understudy_monitor_path_seeing{path="test"} 1`, `understudy_monitor_path_blind_seconds_total{path="test"} 0`,
+		`understudy_monitor_sources{check="web",state="down"} 2`, `understudy_monitor_sources{check="web",state="up"} 1`,
+		`understudy_monitor_alarms_standing 2`, `understudy_monitor_path_up{path="test"} 1`, `understudy_monitor_path_blind_seconds_total{path="test"} 0`,
 	} {
 		if !strings.Contains(text, want+"\n") {
 			t.Errorf("metrics lack %s", want)
@@ -255,7 +255,7 @@ func TestMonitorMetricsOfStore(t *testing.T) {
 	}
 	// However many sources, names and paths there are: they are bounded.
 	var events []monitor.Check
-	for n := range 3 * maxEventLabels {
+	for n := range 3 * maxCheckLabels {
 		events = append(events, every(fmt.Sprintf("event-%03d", n)))
 	}
 	if _, err := g.table.Configure(t.Context(), monitor.Configuration{Checks: events}); err != nil {
@@ -271,10 +271,10 @@ func TestMonitorMetricsOfStore(t *testing.T) {
 	}
 	g.s.monitor.snapshot.invalidate()
 	text = g.do("GET", "/metrics", "").Body
-	if n := strings.Count(text, "\nunderstudy_monitor_sources{"); n != 4*maxEventLabels {
-		t.Errorf("%d series of sources, want %d", n, 4*maxEventLabels)
+	if n := strings.Count(text, "\nunderstudy_monitor_sources{"); n != 4*maxCheckLabels {
+		t.Errorf("%d series of sources, want %d", n, 4*maxCheckLabels)
 	}
-	if n := strings.Count(text, "\nunderstudy_monitor_path_seeing{"); n != maxPathLabels {
+	if n := strings.Count(text, "\nunderstudy_monitor_path_up{"); n != maxPathLabels {
 		t.Errorf("%d series of paths, want %d", n, maxPathLabels)
 	}
 	stop()

@@ -10,10 +10,10 @@ import (
 	"github.com/understudy-ha/understudy/monitor/intake"
 )
 
-// maxEventLabels is how many event names have metrics, and maxPathLabels how many
+// maxCheckLabels is how many checks have metrics, and maxPathLabels how many
 // paths: the first by name.
 const (
-	maxEventLabels = 200
+	maxCheckLabels = 200
 	maxPathLabels  = 100
 )
 
@@ -91,7 +91,7 @@ func collectIntake(m prometheus.Scrape, s monitor.IntakeStats) {
 	}
 	m.Counter("intake_busy_total", "Requests that this instance rejected because too many heartbeats were waiting.", float64(s.Busy))
 	m.Counter("intake_flushes_total", "Writes of heartbeats to the store by this instance.", float64(s.Flushes))
-	m.Counter("intake_stamps_total", "Sources that these writes updated.", float64(s.Updates))
+	m.Counter("intake_updates_total", "Sources that these writes updated.", float64(s.Updates))
 	m.Counter("intake_flush_seconds_total", "Total time of these writes.", s.Latency.Seconds())
 	m.Counter("intake_failures_total", "Requests to the store that failed, and were tried again.", float64(s.Failures))
 }
@@ -118,10 +118,10 @@ func collectRouter(m prometheus.Scrape, s intake.RouterStats) {
 
 func collectWatcher(m prometheus.Scrape, s monitor.WatchStats) {
 	m.Gauge("partitions", "Partitions of the sources that this instance evaluates.", float64(s.Partitions))
-	m.Counter("judged_total", "Evaluations of sources by this instance at their deadline.", float64(s.Evaluated))
-	m.Counter("undone_total", "Evaluations discarded because the source had changed meanwhile.", float64(s.Conflicts))
-	for _, turn := range []monitor.Transition{monitor.Onset, monitor.Abated, monitor.Resume, monitor.Return, monitor.Retire, monitor.Forget} {
-		m.Counter("turns_total", "Transitions of sources that this instance recorded.", float64(s.Transitions[turn]), "turn", string(turn))
+	m.Counter("evaluations_total", "Evaluations of sources by this instance at their deadline.", float64(s.Evaluated))
+	m.Counter("evaluation_conflicts_total", "Evaluations discarded because the source had changed meanwhile.", float64(s.Conflicts))
+	for _, transition := range []monitor.Transition{monitor.Onset, monitor.Abated, monitor.Resume, monitor.Return, monitor.Retire, monitor.Forget} {
+		m.Counter("transitions_total", "Transitions of sources that this instance recorded.", float64(s.Transitions[transition]), "transition", string(transition))
 	}
 	m.Counter("onset_delay_seconds_total", "Total delay between the start of outages and their detection by this instance.", s.Delay.Seconds())
 	m.Counter("detection_failures_total", "Requests to the store that failed, and are tried again.", float64(s.Failures))
@@ -129,15 +129,15 @@ func collectWatcher(m prometheus.Scrape, s monitor.WatchStats) {
 
 // collectMonitorView adds what the store knows.
 func collectMonitorView(m prometheus.Scrape, v apitype.Monitor) {
-	for _, c := range v.Checks[:min(len(v.Checks), maxEventLabels)] {
+	for _, c := range v.Checks[:min(len(v.Checks), maxCheckLabels)] {
 		for state, n := range map[monitor.State]int64{monitor.Up: c.Up, monitor.Down: c.Down, monitor.Paused: c.PausedSources, monitor.Retired: c.Retired} {
-			m.Gauge("sources", "Sources, by check and state.", float64(n), "event", c.Name, "state", string(state))
+			m.Gauge("sources", "Sources, by check and state.", float64(n), "check", c.Name, "state", string(state))
 		}
 	}
 	m.Gauge("alarms_standing", "Alarms that have not ended.", float64(v.Standing))
 	m.Flag("config_refused", "1 while the last configuration offered was rejected.", v.ConfigError != "")
 	for _, p := range v.Paths[:min(len(v.Paths), maxPathLabels)] {
-		m.Flag("path_seeing", "1 while the intake path counts as working.", p.Seeing, "path", p.Path)
+		m.Flag("path_up", "1 while the intake path counts as working.", p.Seeing, "path", p.Path)
 		m.Counter("path_blind_seconds_total", "Total length of the blind periods of an intake path.", float64(p.BlindMS)/1000, "path", p.Path)
 	}
 }

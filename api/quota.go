@@ -129,7 +129,7 @@ func (s *Server) collectQuotas(m prometheus.Scrape) {
 	if s.monitor.table != nil {
 		used["sources"] = s.monitor.learned(s.running)
 	}
-	for of, ratio := range used {
-		m.Gauge("understudy_quota_used_ratio", "How much is used of what callers may add: of leases in the fullest space, live sessions, queues, and the sources of the check that has learned most of its own.", ratio, "of", of)
+	for resource, ratio := range used {
+		m.Gauge("understudy_quota_used_ratio", "How much is used of what callers may add: of leases in the fullest space, live sessions, queues, and the sources of the check that has learned most of its own.", ratio, "resource", resource)
 	}
 }

@@ -52,7 +52,7 @@ func TestQuotas(t *testing.T) {
 	refused(put("role", "x1", a), "role forget")
 
 	metrics := g.do("GET", "/metrics", "").Body
-	for _, line := range []string{`understudy_quota_used_ratio{of="leases"} 1`, `understudy_quota_used_ratio{of="sessions"} 1`, `understudy_quota_used_ratio{of="queues"} 0`} {
+	for _, line := range []string{`understudy_quota_used_ratio{resource="leases"} 1`, `understudy_quota_used_ratio{resource="sessions"} 1`, `understudy_quota_used_ratio{resource="queues"} 0`} {
 		if !strings.Contains(metrics, line) {
 			t.Errorf("the metrics lack %s", line)
 		}
@@ -111,7 +111,7 @@ func TestQuotaOfLearnedSources(t *testing.T) {
 		t.Fatal(err)
 	}
 	body := send(t, s, request(t.Context(), http.MethodGet, "/metrics", "")).Body
-	if want := `understudy_quota_used_ratio{of="sources"} 0.25`; !strings.Contains(body, want) {
+	if want := `understudy_quota_used_ratio{resource="sources"} 0.25`; !strings.Contains(body, want) {
 		t.Errorf("the metrics lack %s:\n%s", want, body)
 	}
 }

@@ -55,13 +55,13 @@ func million(ctx context.Context, b *bed, o options, r *Report) {
 	tellLots(b, sender, "once 0 %d", millionSources)
 	rate := float64(millionSources) / millionEvery.Seconds()
 	tellLots(b, sender, "pace 10s %f", rate)
-	judged := in.metric("judged_total")
+	judged := in.metric("evaluations_total")
 	written := g.written(ctx)
 	m := g.meter(in)
 	got := tellLots(b, sender, "pace %v %f", millionFor, rate)
 	u := m.read()
 	written = g.written(ctx).since(written)
-	judged = (in.metric("judged_total") - judged) / u.took.Seconds()
+	judged = (in.metric("evaluations_total") - judged) / u.took.Seconds()
 	fmt.Fprintf(os.Stderr, "    %s heartbeats and %s judged a second; p99 of a request %v\n", number(got.rate()), number(judged), got.P99.Round(time.Millisecond))
 	r.add(Figure{Section: "million", Subject: "postgres", Name: "instance, its intake included, of one core", Value: u.share("instance"), Unit: "%", Bound: 25},
 		Figure{Section: "million", Subject: "postgres", Name: "PostgreSQL, of one core", Value: u.share("server"), Unit: "%"},

@@ -88,7 +88,7 @@ func Job(j job.Job, now time.Time, hasSinks bool) (out []Need) {
 			run = job.Run{Scheduled: a.Scheduled, State: a.Reason, Why: a.Why}
 		}
 		out = append(out, need(Warn, job.Space, j.Name, "the run of %s is %s: %s", run.Scheduled.UTC().Format(time.RFC3339), run.State, run.Why).
-			withAdvice("docs/runbook.md#understudyjobbad", "run: understudy job runs %[1]s, and job logs %[1]s; a good run ends this: understudy job trigger %[1]s", j.Name))
+			withAdvice("docs/runbook.md#understudyjobfailed", "run: understudy job runs %[1]s, and job logs %[1]s; a good run ends this: understudy job trigger %[1]s", j.Name))
 	}
 	if isSetBack(j, now) {
 		out = append(out, need(Warn, job.Space, j.Name, "the store's clock was set back: it does not run before %s", j.Next.UTC().Format(time.RFC3339)).
@@ -146,7 +146,7 @@ func Monitor(m apitype.Monitor) (out []Need) {
 	for _, s := range m.Sinks {
 		if !delivered[s] {
 			add(need(Bad, "monitor", s, "no instance delivers to this sink: its alarms wait").
-				withAdvice("docs/runbook.md#understudyalarmsnottold", "configure it on an instance, or give it up: understudy monitor sink drop %s", s))
+				withAdvice("docs/runbook.md#understudyalarmsundelivered", "configure it on an instance, or give it up: understudy monitor sink drop %s", s))
 		}
 	}
 	if len(m.Sinks) == 0 {
