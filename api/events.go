@@ -20,7 +20,7 @@ const (
 // event that it saw and gets those it missed.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	q := queryOf(r)
-	reader := newReader(q.name("part"), q.name("subject"), q.flag("state"))
+	reader := newReader(storedPart(q.name("part")), q.name("subject"), q.flag("state"))
 	after := resumeAfter(r, q)
 	if q.err != nil {
 		return q.err

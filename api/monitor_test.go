@@ -69,7 +69,7 @@ func TestMonitorGlance(t *testing.T) {
 	if diff := cmp.Diff(want, got.Checks); diff != "" {
 		t.Errorf("event names (-want +got):\n%s", diff)
 	}
-	if got.Standing != 1 || len(got.Paths) != 1 || !cmp.Equal(got.Paths[0], apitype.Path{Path: "test", Seeing: true, QuietMS: new(int64(0))}) || got.Instance != nil ||
+	if got.Standing != 1 || len(got.Paths) != 1 || !cmp.Equal(got.Paths[0], apitype.Path{Path: "test", Working: true, QuietMS: new(int64(0))}) || got.Instance != nil ||
 		got.Origin != "test" || got.Configured.IsZero() || !slices.Equal(got.Sinks, []string{"mail"}) {
 		t.Errorf("at a glance: %+v", got)
 	}
@@ -99,8 +99,8 @@ func TestMonitorGlance(t *testing.T) {
 	if _, err := g.table.RecordHeartbeats(t.Context(), monitor.HeartbeatBatch{Probes: []monitor.Probe{{Path: "later", TrustFor: time.Second, MaxGap: time.Second, NameOnly: true}}}); err != nil {
 		t.Fatal(err)
 	}
-	if p := g.look().Paths[0]; p.Path != "later" || p.Seeing || p.QuietMS != nil {
-		t.Errorf("a path that was never proven: %+v", p)
+	if p := g.look().Paths[0]; p.Path != "later" || p.Working || p.QuietMS != nil {
+		t.Errorf("a path that was never confirmed: %+v", p)
 	}
 	if err := g.table.RejectConfiguration(t.Context(), "file", "no events"); err != nil {
 		t.Fatal(err)

@@ -137,7 +137,7 @@ func collectMonitorView(m prometheus.Scrape, v apitype.Monitor) {
 	m.Gauge("alarms_standing", "Alarms that have not ended.", float64(v.Standing))
 	m.Flag("config_refused", "1 while the last configuration offered was rejected.", v.ConfigError != "")
 	for _, p := range v.Paths[:min(len(v.Paths), maxPathLabels)] {
-		m.Flag("path_up", "1 while the intake path counts as working.", p.Seeing, "path", p.Path)
+		m.Flag("path_up", "1 while the intake path counts as working.", p.Working, "path", p.Path)
 		m.Counter("path_blind_seconds_total", "Total length of the blind periods of an intake path.", float64(p.BlindMS)/1000, "path", p.Path)
 	}
 }

@@ -97,7 +97,7 @@ func viewCheckCount(c monitor.CheckCount) apitype.CheckCount {
 }
 
 func viewPath(p monitor.PathView) apitype.Path {
-	out := apitype.Path{Path: p.Name, Seeing: p.Working, BlindMS: p.BlindTotal.Milliseconds()}
+	out := apitype.Path{Path: p.Name, Working: p.Working, BlindMS: p.BlindTotal.Milliseconds()}
 	if p.LastSeen != 0 {
 		out.QuietMS = new(p.Quiet.Milliseconds())
 	}

@@ -34,7 +34,7 @@ var pathParams = map[string]param{
 var (
 	contains   = param{name: "contains", about: "Only those whose names contain this, ignoring case."}
 	limit      = param{name: "limit", schema: `{"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}`, about: ""}
-	part       = param{name: "part", schema: `{"type": "string"}`, about: "Only events of this part, such as role"}
+	part       = param{name: "part", schema: `{"type": "string"}`, about: "Only events of this part: role, once, claim, job, shard, monitor, queue, cache, token, or another space of leases"}
 	subject    = param{name: "subject", schema: `{"type": "string"}`, about: "Only events of this subject"}
 	note       = param{name: "note", schema: `{"type": "string", "maxLength": 200}`, about: "Why, for the history."}
 	by         = param{name: "by", schema: `{"type": "string", "maxLength": 100}`, about: "Who asks, for the history."}

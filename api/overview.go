@@ -80,7 +80,7 @@ func groupChanges(events []history.Event, since time.Time) apitype.Changes {
 		if !ok {
 			n = len(out.Groups)
 			at[k] = n
-			out.Groups = append(out.Groups, apitype.Change{Part: e.Part, Subject: e.Subject, First: e.At})
+			out.Groups = append(out.Groups, apitype.Change{Part: shownPart(e.Part), Subject: e.Subject, First: e.At})
 		}
 		out.Groups[n].Count++
 		out.Groups[n].Latest = viewEvent(e)

@@ -165,7 +165,7 @@ function actions(b, shown) {
   const buttons = Object.keys(can).filter((a) => can[a]).map((a) => button(words[a], () => askToAct(a, b, show)));
   const look = button('Show the payload', () => showPayload(b, look, shown));
   look.disabled = b.size === 0;
-  return el('div', 'line', ...buttons, look, anchor('quiet', 'History of its key', 'history', 'batch', b.queue, ...b.key.split('/')));
+  return el('div', 'line', ...buttons, look, anchor('quiet', 'History of its key', 'history', 'queue', b.queue, ...b.key.split('/')));
 }
 
 async function showPayload(b, look, shown) {

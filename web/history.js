@@ -14,6 +14,9 @@ const seen = new Set();
 
 const older = byId('history-older');
 
+// stored are the names of parts in the store, which addresses of earlier versions have.
+const stored = { batch: 'queue', access: 'token' };
+
 let only = { part: '', subject: '', text: '' };
 let latest = []; // what came before the page was opened, oldest first
 let turn = 0; // counts the looks, so that an answer that comes late is not shown
@@ -23,7 +26,8 @@ let reach = null; // the oldest event that was read, while there may be older on
 older.addEventListener('click', () => load(reach));
 
 when('history', (rest) => {
-  const [of = '', ...subject] = rest;
+  const [named = '', ...subject] = rest;
+  const of = stored[named] || named;
   only = of === 'about' ? { part: '', subject: '', text: subject.join('/') } : { part: of, subject: subject.join('/'), text: '' };
   part.value = [...part.options].some((o) => o.value === only.part) ? only.part : '';
   text.value = only.text || only.subject;
@@ -115,7 +119,7 @@ function put(e, fresh) {
   const time = el('time', '', timeOf(e.at));
   time.dateTime = e.at;
   time.title = `${new Date(e.at).toLocaleString()} by the store’s clock, event ${e.id}, term ${e.term}`;
-  const subject = ['role', 'batch', 'monitor'].includes(e.part) ? e.subject : `${e.part} ${e.subject}`;
+  const subject = ['role', 'queue', 'monitor'].includes(e.part) ? e.subject : `${e.part} ${e.subject}`;
   const row = el('li', `event ${kind}`,
     time,
     el('div', 'what', anchor('name', subject, 'history', e.part, ...e.subject.split('/')), el('span', '', words), el('span', 'sub', aside)));
@@ -146,14 +150,14 @@ const nameOf = (label) => label.slice(0, label.lastIndexOf('/') < 0 ? undefined 
 
 // describe puts an event into words.
 export function describe(e) {
-  if (e.part === 'batch' && e.from === e.to) return ofBatch(e);
+  if (e.part === 'queue' && e.from === e.to) return ofQueue(e);
   if (e.part === 'monitor') return ofMonitor(e);
   if (e.part === 'shard' && ofPlan.test(e.reason) && (e.to || !e.from)) return ofShard(e);
   if (!e.from && !e.to) return { kind: /^runs? of .* (lost|missed)|were missed/.test(e.reason) ? 'lapsed' : 'asked', words: '', aside: e.reason };
   const from = nameOf(e.from);
   const to = nameOf(e.to);
   const lasted = duration(e.duration_ms);
-  if (e.to && e.from === e.to) return { kind: 'asked', words: to, aside: `${e.reason}; in office for ${lasted}` };
+  if (e.to && e.from === e.to) return { kind: 'asked', words: to, aside: `${e.reason}; held for ${lasted}` };
   if (!e.to) return { kind: 'released', words: from ? `${from} → nobody` : '', aside: `${e.reason} after ${lasted}` };
   const gap = e.duration_ms <= 1 ? 'at once' : `${lasted} without a ${e.part === 'role' ? 'primary' : 'holder'}`;
   if (e.reason === 'lapsed') return { kind: 'lapsed', words: `${from || 'somebody'} → ${to}`, aside: `lapsed; followed ${e.duration_ms <= 1 ? 'at once' : `${lasted} after its time ran out`}` };
@@ -161,8 +165,8 @@ export function describe(e) {
   return { kind: 'taken', words: `→ ${to}`, aside: e.duration_ms > 0 ? gap : 'for the first time' };
 }
 
-// ofBatch: a key was blocked by whoever had it, or a person acted on its batch.
-function ofBatch(e) {
+// ofQueue: a key was blocked by its holder, or an operator acted on its message.
+function ofQueue(e) {
   const blocked = e.reason.startsWith('blocked');
   return { kind: blocked ? 'lapsed' : 'asked', words: '', aside: e.to ? `${e.reason}; by ${nameOf(e.to)}` : e.reason };
 }

@@ -77,7 +77,7 @@ function drawWarnings() {
   const nobody = state.members.length === 0 && state.totals.checks > 0;
   if (nobody) warn('nobody', 'No instance of the monitor runs: heartbeats are not accepted, and silence raises no alarm. To start one: understudy monitor run');
   else if (bare && performance.now() - bare > uncovered) warn('bare', `${partitions - held} of the ${partitions} parts of the sources have no instance: silence there raises no alarm.`);
-  const blind = nobody ? [] : state.paths.filter((p) => !p.seeing);
+  const blind = nobody ? [] : state.paths.filter((p) => !p.working);
   for (const p of blind.slice(0, mostBlind)) warn(`path ${p.path}`, `${unproven(p)}: sources that beat that way are not judged by their silence. If it is gone for good: understudy monitor path drop ${p.path}`);
   if (blind.length > mostBlind) warn('paths', `The same goes for ${plural(blind.length - mostBlind, 'other path', 'other paths')}.`);
   for (const r of (state.instance && state.instance.routers) || []) if (r.error) warn(`router ${r.router}`, `This instance cannot read ${r.router}: ${r.error}`);
@@ -142,7 +142,7 @@ function tickAlarms() {
 
 const counts = [
   ['up', 'Up', (e) => e.up, 'nothing is known against them'],
-  ['down', 'Down', (e) => e.down, 'their alarms stand'],
+  ['down', 'Down', (e) => e.down, 'open alarms'],
   ['paused', 'Paused', (e) => e.paused_sources, 'not judged for now'],
   ['retired', 'Retired', (e) => e.retired, 'not judged any more, until they beat'],
 ];
@@ -236,14 +236,14 @@ function drawIntake() {
   setText(byId('monitor-letters'), i.letters ? `Dead letters (${count(i.letters)})` : 'Dead letters');
 }
 
-function sight({ seeing, quiet_ms: quiet }) {
-  if (quiet === undefined) return 'never proven to work';
-  return seeing ? `works, confirmed ${coarse(quiet)} ago` : `blind for ${coarse(quiet)}`;
+function pathState({ working, quiet_ms: quiet }) {
+  if (quiet === undefined) return 'never confirmed';
+  return working ? `works, confirmed ${coarse(quiet)} ago` : `blind for ${coarse(quiet)}`;
 }
 
 // wayOf tells of a path, and of the router that this instance reads by it.
 function wayOf({ path, router }) {
-  const words = path ? [sight(path), path.blind_ms ? `blind for ${coarse(path.blind_ms)} in all` : ''] : ['nothing has come'];
+  const words = path ? [pathState(path), path.blind_ms ? `blind for ${coarse(path.blind_ms)} in all` : ''] : ['nothing has come'];
   if (router) words.push(router.error ? `cannot be read here since ${timeOf(router.since)}` : `${plural(router.messages, 'message', 'messages')} read here${router.behind ? ', and more wait' : ''}`);
   return words.filter((t) => t).join('; ');
 }
@@ -253,7 +253,7 @@ function drawRest(queues, self) {
   const reads = (p, r) => p.path === r.router || p.path === `router.${r.router}`;
   const ways = [...state.paths.map((p) => ({ name: p.path, path: p, router: routers.find((r) => reads(p, r)) })),
     ...routers.filter((r) => !state.paths.some((p) => reads(p, r))).map((r) => ({ name: r.router, router: r }))];
-  keyed(byId('monitor-paths'), ways.slice(0, mostLines), (w) => w.name, createLine, (row, w) => fillLine(row, w.name, wayOf(w), (!w.path || w.path.seeing) && !(w.router && w.router.error)));
+  keyed(byId('monitor-paths'), ways.slice(0, mostLines), (w) => w.name, createLine, (row, w) => fillLine(row, w.name, wayOf(w), (!w.path || w.path.working) && !(w.router && w.router.error)));
   keyed(byId('monitor-members'), state.members.slice(0, mostLines), (m) => m.instance.id, createLine, (row, m) => fillLine(row, m.instance.name,
     [`${m.partitions} of ${partitions} parts`, self && self.id === m.instance.id ? 'this server' : '', m.active ? 'fetches the configuration' : '',
       m.sinks.length ? `delivers to ${m.sinks.join(', ')}` : '', m.host ? `process ${m.process} on ${m.host}` : ''].filter((t) => t).join('; '), m.partitions > 0 || state.members.length > partitions));

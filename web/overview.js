@@ -130,7 +130,7 @@ function drawChanges(c) {
     row.element.className = `event ${kind}`;
     setText(row.time, timeOf(g.latest.at));
     row.time.dateTime = g.latest.at;
-    setText(row.a, ['role', 'batch', 'monitor'].includes(g.part) ? g.subject : `${g.part} ${g.subject}`);
+    setText(row.a, ['role', 'queue', 'monitor'].includes(g.part) ? g.subject : `${g.part} ${g.subject}`);
     row.a.href = link('history', g.part, ...g.subject.split('/'));
     setText(row.words, words);
     setText(row.many, `${count(g.count)} times`);

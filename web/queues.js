@@ -138,7 +138,7 @@ function fillBlocked(row, k) {
   setText(row.batch, `${k.head}, ${k.state}`);
   setTitle(row.batch, 'everything about this message');
   setText(row.reason, `${k.reason || 'no reason given'} · ${plural(k.depth - 1, 'message waits', 'messages wait')} behind it`);
-  row.past.href = link('history', 'batch', row.queue.queue.queue, ...k.key.split('/'));
+  row.past.href = link('history', 'queue', row.queue.queue.queue, ...k.key.split('/'));
   row.past.setAttribute('aria-label', `History of ${k.key}`);
   row.retry.setAttribute('aria-label', `Retry the message that blocks ${k.key}`);
   row.skip.setAttribute('aria-label', `Skip the message that blocks ${k.key}`);

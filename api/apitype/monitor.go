@@ -24,9 +24,9 @@ type MonitorWithInstance struct {
 
 // Path is an intake path: a way that heartbeats take.
 type Path struct {
-	Path   string `json:"path"`
-	Seeing bool   `json:"seeing"` // heartbeats can come this way now
-	// QuietMS is how long ago that was last proven; missing if it never was.
+	Path    string `json:"path"`
+	Working bool   `json:"working"` // heartbeats can arrive on it now
+	// QuietMS is how long ago a probe last confirmed that; missing if none ever has.
 	QuietMS *int64 `json:"quiet_ms,omitempty"`
 	BlindMS int64  `json:"blind_ms"` // for how long it was blind, ever
 }

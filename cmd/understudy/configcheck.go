@@ -96,5 +96,5 @@ func (a *app) printRight(path string, cfg *settings.Server) error {
 		_, err := fmt.Fprintln(a.stdout, "no part: the page and the API alone")
 		return err
 	}
-	return a.table("PART\tNAME\tTAKEN OVER WITHIN\tTHAT IS", rows)
+	return a.table("PART\tNAME\tWORST TAKEOVER\tMEANING", rows)
 }

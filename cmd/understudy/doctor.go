@@ -181,7 +181,7 @@ func (a *app) report(found []doctor.Finding) error {
 	if a.json() {
 		err = a.printJSON(found)
 	} else {
-		err = a.table("VERDICT\tCHECK\tWHAT IT SAYS", rows)
+		err = a.table("VERDICT\tCHECK\tMESSAGE", rows)
 	}
 	if err == nil && unwell {
 		return errUnwell

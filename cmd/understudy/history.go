@@ -25,7 +25,7 @@ func (a *app) historyCommand() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "print new events as they happen")
-	c.Flags().StringVar(&q.Part, "part", "", "only this part, for instance role")
+	c.Flags().StringVar(&q.Part, "part", "", "only this part: role, once, claim, job, shard, monitor, queue, cache, token, or another space of leases")
 	c.Flags().StringVar(&q.Subject, "subject", "", "only this subject, for instance the role's name")
 	c.Flags().IntVarP(&q.Limit, "limit", "n", 100, "show this many of the newest events")
 	return c

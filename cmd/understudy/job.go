@@ -57,7 +57,7 @@ func (a *app) jobListCommand() *cobra.Command {
 }
 
 func (a *app) printJobs(jobs []apitype.Job) error {
-	return printList(a, jobs, "JOB\tSTATE\tSCHEDULE\tNEXT\tLAST\tENDED\tON\tALARM", func(j apitype.Job) string {
+	return printList(a, jobs, "JOB\tSTATE\tSCHEDULE\tNEXT\tLAST\tENDED\tINSTANCE\tALARM", func(j apitype.Job) string {
 		next, last, ended, on := "", "", "", ""
 		if len(j.Next) > 0 {
 			next = when(j.Next[0])
@@ -204,7 +204,7 @@ was paused).`,
 }
 
 func (a *app) printRuns(runs []apitype.Run) error {
-	return printList(a, runs, "SCHEDULED\tSTATE\tON\tLATE\tTOOK\tATTEMPT\tTERM\tWHY", func(r apitype.Run) string {
+	return printList(a, runs, "SCHEDULED\tSTATE\tINSTANCE\tLATE\tTOOK\tATTEMPT\tTERM\tWHY", func(r apitype.Run) string {
 		late, took, term := "", "", ""
 		if !r.Started.IsZero() {
 			late, took, term = millis(r.LateMS).String(), millis(r.DurationMS).String(), strconv.FormatInt(r.Term, 10)

@@ -124,14 +124,14 @@ func (a *app) printMonitor(m monitorStatus) error {
 	}
 	paths := make([]string, 0, len(m.Paths))
 	for _, p := range m.Paths {
-		seeing, proven := "seeing", "never"
-		if !p.Seeing {
-			seeing = "blind"
+		pathState, lastProbe := "up", "never"
+		if !p.Working {
+			pathState = "blind"
 		}
 		if p.QuietMS != nil {
-			proven = termtext.Brief(millis(*p.QuietMS))
+			lastProbe = termtext.Brief(millis(*p.QuietMS))
 		}
-		paths = append(paths, row(p.Path, seeing, proven, briefOrBlank(millis(p.BlindMS))))
+		paths = append(paths, row(p.Path, pathState, lastProbe, briefOrBlank(millis(p.BlindMS))))
 	}
 	sinks := make([]string, 0, len(m.Sinks))
 	for _, s := range m.Sinks {
@@ -159,7 +159,7 @@ func (a *app) printMonitor(m monitorStatus) error {
 		rows   []string
 	}{
 		{"CHECK\tEXPECTED\tUP\tDOWN\tPAUSED\tRETIRED\tUNSEEN\tSTATE", rows},
-		{"PATH\tSTATE\tPROVEN\tBLIND FOR", paths},
+		{"PATH\tSTATE\tLAST PROBE\tBLIND FOR", paths},
 		{"SINK\tWAITING\tREFUSED\tBLOCKED\tOLDEST\tDONE\tDELIVERED BY", sinks},
 		{"INSTANCE\tHOST\tPROCESS\tSERVICE\tROLE\tPARTITIONS\tSINKS", members},
 	} {

@@ -226,7 +226,7 @@ func (s status) writeMonitor(b *strings.Builder) {
 	}
 	blind := 0
 	for _, p := range s.Monitor.Paths {
-		if !p.Seeing {
+		if !p.Working {
 			blind++
 		}
 	}

@@ -139,7 +139,7 @@ func jobs() []judgement {
 func monitors() []judgement {
 	judge := func(change func(*apitype.Monitor)) []Need {
 		m := apitype.Monitor{
-			Checks: []apitype.CheckCount{{}}, Paths: []apitype.Path{{Path: "http", Seeing: true}}, Sinks: []string{"ops"},
+			Checks: []apitype.CheckCount{{}}, Paths: []apitype.Path{{Path: "http", Working: true}}, Sinks: []string{"ops"},
 			Members: []apitype.MonitorMember{{Partitions: monitor.Partitions - 1, Sinks: []string{"ops"}}, {Partitions: 1}},
 		}
 		change(&m)

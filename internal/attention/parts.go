@@ -133,7 +133,7 @@ func Monitor(m apitype.Monitor) (out []Need) {
 			withAdvice("docs/runbook.md#understudymonitorconfigrefused", "fix it, and check it with: understudy monitor config check FILE"))
 	}
 	for _, p := range m.Paths {
-		if p.Seeing {
+		if p.Working {
 			continue
 		}
 		blind := "blind"
