@@ -60,14 +60,14 @@ func NewCache(cfg Config) (*Cache, error) {
 	return c, nil
 }
 
-// CheckMediaType refuses what is no media type; "" is the default. Errors wrap
+// CheckMediaType refuses what is not a valid media type; "" is the default. Errors wrap
 // lease.ErrInvalid.
 func CheckMediaType(kind string) error {
 	if kind == "" {
 		return nil
 	}
 	if _, _, err := mime.ParseMediaType(kind); err != nil || !strings.Contains(kind, "/") {
-		return fmt.Errorf("%w: %.100q is no media type; write for instance application/json", lease.ErrInvalid, kind)
+		return fmt.Errorf("%w: %.100q is not a valid media type; write for instance application/json", lease.ErrInvalid, kind)
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ func (f *refusals) record(r *http.Request, who caller, status int, err error) {
 	}
 	of.count++
 	if now := f.now(); of.logged.IsZero() || now.Sub(of.logged) >= refusalsEvery {
-		f.log.Warn("requests refused", "why", code, "count", of.count, "last_from", addressOf(r).String(), "token", who.token.Name, "route", r.Pattern)
+		f.log.Warn("requests refused", "why", code, "count", of.count, "last_address", addressOf(r).String(), "token", who.token.Name, "route", r.Pattern)
 		of.count, of.logged = 0, now
 	}
 }

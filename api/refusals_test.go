@@ -24,7 +24,7 @@ func TestRefusalsAreLogged(t *testing.T) {
 			g.do("wrong-horse-battery", "GET", "/v1/roles", "").want(401, "unauthorized")
 			g.do(read, "POST", "/v1/roles/x/resign", "{}").want(403, "missing_scope")
 		}
-		if all := lines(); len(all) != 2 || !strings.Contains(all[0], "why=unauthorized count=1 last_from=127.0.0.1") || !strings.Contains(all[1], "why=missing_scope count=1") || !strings.Contains(all[1], "token=dashboard") {
+		if all := lines(); len(all) != 2 || !strings.Contains(all[0], "why=unauthorized count=1 last_address=127.0.0.1") || !strings.Contains(all[1], "why=missing_scope count=1") || !strings.Contains(all[1], "token=dashboard") {
 			t.Errorf("the log has\n%s", out.String())
 		}
 		time.Sleep(refusalsEvery)

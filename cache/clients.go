@@ -103,7 +103,7 @@ func (s *clientServer) slowClient(addr string, err error) {
 	n := s.counters.slow.Add(1)
 	now, last := int64(s.cfg.Clock.Now()), s.slowAt.Load()
 	if (last == 0 || now-last >= int64(time.Minute)) && s.slowAt.CompareAndSwap(last, now) {
-		s.cfg.Logger.Warn("a client was disconnected because it does not read its replies", "client", addr, "err", err, "so_far", n)
+		s.cfg.Logger.Warn("a client was disconnected because it does not read its replies", "client", addr, "err", err, "count", n)
 	}
 }
 

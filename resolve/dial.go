@@ -99,7 +99,7 @@ func (d *Dialer) dial(ctx context.Context, network string, h Holder, address str
 		port = cmp.Or(port, asked)
 	}
 	if !ok || port == "" {
-		return nil, fmt.Errorf("%w: %s tells the address %q, which is no HOST:PORT", lease.ErrInvalid, cmp.Or(h.Name, h.ID), h.Address)
+		return nil, fmt.Errorf("%w: %s announces the address %q, which is not a valid HOST:PORT", lease.ErrInvalid, cmp.Or(h.Name, h.ID), h.Address)
 	}
 	return d.dialer.DialContext(ctx, network, net.JoinHostPort(host, port))
 }

@@ -202,7 +202,7 @@ func (b *Resolver) readRoles(ctx context.Context, started time.Duration) (life t
 	}
 	full := len(roles) > MaxRoles
 	if full && !b.full {
-		b.cfg.Logger.Warn("more roles than the resolver keeps; the others cannot be resolved", "most", MaxRoles)
+		b.cfg.Logger.Warn("more roles than the resolver keeps; the others cannot be resolved", "limit", MaxRoles)
 	}
 	b.full = full
 	roles = roles[:min(len(roles), MaxRoles)]

@@ -69,7 +69,7 @@ type Storage struct {
 // path that can be none, and what the file system says.
 func Open(dir string, log *slog.Logger) (*Storage, error) {
 	if dir == "" || strings.ContainsRune(dir, 0) {
-		return nil, fmt.Errorf("disk: %w: %q is no path for a directory", lease.ErrInvalid, dir)
+		return nil, fmt.Errorf("disk: %w: %q is not a valid path of a directory", lease.ErrInvalid, dir)
 	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -112,7 +112,7 @@ func (s *Storage) open(ctx context.Context) error {
 		return fmt.Errorf("disk: opening the file: %w; the file and its directory must be writable by this user", err)
 	}
 	if !s.file.Mode().IsRegular() {
-		return fmt.Errorf("%w: %s is no regular file; move it away, or name another directory", ErrFile, s.path)
+		return fmt.Errorf("%w: %s is not a regular file; move it away, or name another directory", ErrFile, s.path)
 	}
 	has, err := s.checkFile(ctx)
 	if err != nil {

@@ -90,7 +90,7 @@ func inMillis(_ []string, a slog.Attr) slog.Attr {
 // warnOfExposed warns once of files with secrets that other users can read.
 func (a *app) warnOfExposed(named ...any) {
 	if w := settings.ExposedWarning(settings.ExposedFiles(named...)); w != "" {
-		a.Log.Warn(w)
+		a.Log.Warn("secrets can be read by other users", "warning", w)
 	}
 }
 

@@ -99,7 +99,7 @@ func (a *app) serve(ctx context.Context, cfg *settings.Server, again *server.Rel
 		return err
 	}
 	for _, w := range cfg.Warnings() {
-		a.Log.Warn(w)
+		a.Log.Warn("warning about the configuration", "warning", w)
 	}
 	return withAdvice(server.Run(ctx, &a.Host, cfg, again))
 }

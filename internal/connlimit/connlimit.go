@@ -76,7 +76,7 @@ func (l *Limit) Admit(c net.Conn, handshake bool) bool {
 func (l *Limit) countRefused(address string) {
 	l.refused++
 	if now := time.Now(); now.Sub(l.loggedAt) >= refusalsEvery {
-		l.log.Warn("connections refused: there are too many", "address", address, "of_it", l.count[address], "in_all", len(l.conns), "refused", l.refused-l.logged)
+		l.log.Warn("connections refused: there are too many", "address", address, "connections", l.count[address], "total", len(l.conns), "refused", l.refused-l.logged)
 		l.loggedAt, l.logged = now, l.refused
 	}
 }

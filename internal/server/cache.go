@@ -142,5 +142,5 @@ func tellServing(log *slog.Logger, c *settings.Cache, http string) {
 	if c.Exec == nil && c.Origin == nil {
 		return // a passive peer says so itself
 	}
-	log.Info("takeover of a fetch", "when its process ends", "at once", "when it hangs or is cut off, after its last announcement", time.Duration(c.AnnounceTimeout))
+	log.Info("a fetch is taken over at once when its process ends, else after its last announcement", "within", time.Duration(c.AnnounceTimeout))
 }

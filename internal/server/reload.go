@@ -54,9 +54,9 @@ func (r *reloader) once(ctx context.Context) {
 	}
 	for _, key := range settings.Changed(r.cfg, next) {
 		if r.apply(ctx, key, next) {
-			log.Info(key + ": changed in the file; applied")
+			log.Info("a changed key of the file is applied", "key", key)
 		} else {
-			log.Warn(key + ": changed in the file; takes effect after a restart")
+			log.Warn("a changed key of the file takes effect after a restart", "key", key)
 		}
 	}
 	log.Info("the configuration was read again", "file", settings.OrNoFile(next.From()))

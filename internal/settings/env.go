@@ -28,7 +28,7 @@ func LogEnvironment(log *slog.Logger, taken []strictyaml.EnvKey, environ []strin
 		log.Info("the environment goes before the file", "variable", k.Name, "key", k.Path)
 	}
 	for _, w := range UnknownVariables(environ) {
-		log.Warn(w)
+		log.Warn("unknown variable in the environment", "warning", w)
 	}
 }
 

@@ -59,7 +59,7 @@ func TestConfigRefuses(t *testing.T) {
 		"cache of no size":          {"cache: {max_bytes: 5MB}", `line 1: max_bytes: "5MB" is not a valid size`},
 		"cache of no member":        {"cache: {url: 'tcp://127.0.0.1:1', api: 'tcp://127.0.0.1:2', peers: [{url: 'tcp://127.0.0.1:1', api: 'tcp://127.0.0.1:3'}]}", "appears twice"},
 		"unsafe cache":              {"cache: {url: 'tcp://127.0.0.1:1', api: 'tcp://127.0.0.1:2', announce_timeout: 100ms}", "unsafe timing"},
-		"cache of another type":     {"cache: {url: 'tcp://127.0.0.1:1', api: 'tcp://127.0.0.1:2', content_type: text}", "no media type"},
+		"cache of another type":     {"cache: {url: 'tcp://127.0.0.1:1', api: 'tcp://127.0.0.1:2', content_type: text}", "not a valid media type"},
 		"cache without its key":     {"cache: {url: 'tcp://127.0.0.1:1', api: 'tcp://127.0.0.1:2', curve_key_file: /no/such/file}", "key file"},
 		"cache without its secret":  {"cache: {url: 'tcp://127.0.0.1:1', api: 'tcp://127.0.0.1:2', secret_file: /no/such/file}", "secret_file: open"},
 		"cache of too much jitter":  {"cache: {url: 'tcp://127.0.0.1:1', api: 'tcp://127.0.0.1:2', jitter: 0.6}", "0 to 0.5"},

@@ -167,7 +167,7 @@ func run(ctx context.Context, h *instance.Host, f *Flags, running *agent.Agent, 
 	}
 	log := h.Log
 	if !alone { // of several in one log
-		log = h.Log.With("shard", f.Config.Shard, "of", f.Config.Node)
+		log = h.Log.With("shard", f.Config.Shard, "node", f.Config.Node)
 	}
 	part("log", func(ctx context.Context) error { return logChanges(ctx, log, running, f.open.pod) })
 	if f.open.pod != nil {

@@ -76,7 +76,7 @@ func TestBeats(t *testing.T) {
 		{"one of a full check", `{"event":"xfull","source":"a"}`, 404, `{"accepted":0,"unknown":1,"bad":0,"errors":[{"index":0,"cause":"check_full","detail":"event \"xfull\", source \"a\": ` + monitor.WhyFull + `"}]}`, nil},
 		{"an array of one that is unknown", `[{"event":"x","source":"a"}]`, 202, `{"accepted":0,"unknown":1,"bad":0,"errors":[{"index":0,"cause":"unknown_event","detail":"event \"x\", source \"a\""}]}`, nil},
 		{"one that is bad", `{"event":"e","source":"a","code":900}`, 400, `{"accepted":0,"unknown":0,"bad":1,"errors":[{"index":0,"cause":"number","detail":"code is not 0 to 255"}]}`, nil},
-		{"no JSON", `event=e&source=a`, 400, `{"title":"Bad Request","status":400,"code":"syntax","detail":"no JSON: no value begins like this, at byte 0"}`, nil},
+		{"no JSON", `event=e&source=a`, 400, `{"title":"Bad Request","status":400,"code":"syntax","detail":"not valid JSON: no value begins like this, at byte 0"}`, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, HTTPConfig{})
@@ -290,7 +290,7 @@ func TestEventListener(t *testing.T) {
 		{"no domain", "", nameless, 400, "SVC0002", "no_domain", 0},
 		{"unknown", "", unknown, 202, "", "", 0},
 		{"no header", "", `{"event":{}}`, 400, "SVC0002", "no_event: eventName is missing", 0},
-		{"no JSON", "", `<xml>`, 400, "SVC0002", "no JSON", 0},
+		{"no JSON", "", `<xml>`, 400, "SVC0002", "not valid JSON", 0},
 		{"a batch", "/eventBatch", `{"eventList":[` + bare + `,` + bare + `]}`, 202, "", "", 2},
 		{"a batch of which some are bad", "/eventBatch", `{"eventList":[{},` + unknown + `,` + bare + `]}`, 202, "", "", 1},
 		{"a batch of which all are bad", "/eventBatch", `{"eventList":[{},7]}`, 400, "SVC0002", "no_event", 0},

@@ -201,7 +201,7 @@ func (c *Catalog) round(ctx context.Context) (life time.Duration, err error) {
 		}
 		if n += len(views); n > MaxShards {
 			if !c.full {
-				c.cfg.Logger.Warn("more shards than the catalog keeps; the others cannot be found through it", "most", MaxShards)
+				c.cfg.Logger.Warn("more shards than the catalog keeps; the others cannot be found through it", "limit", MaxShards)
 			}
 			c.full = true
 			return life, nil

@@ -40,7 +40,7 @@ func (h handler) failsafe(w http.ResponseWriter, r *http.Request) {
 		if _, large := errors.AsType[*http.MaxBytesError](err); large {
 			code = http.StatusRequestEntityTooLarge
 		}
-		write(w, code, answer{Why: "this is no question for a promise"})
+		write(w, code, answer{Why: "the body is not a valid request for a promise"})
 		return
 	}
 	mac, err := h.Agent.GrantPromise(q.Promise, q.MAC)

@@ -99,7 +99,7 @@ func size(text string) (int64, error) {
 	factor, ok := factors[unit]
 	n, err := strconv.ParseFloat(digits, 64)
 	if !ok || err != nil || !(n >= 0) || n*factor > math.MaxInt64/2 {
-		return 0, fmt.Errorf("lag=%.40q is no size; use a number, alone or with kB, MB or GB", text)
+		return 0, fmt.Errorf("lag=%.40q is not a valid size; use a number, alone or with kB, MB or GB", text)
 	}
 	return int64(n * factor), nil
 }

@@ -149,7 +149,7 @@ func viewOf(text string) (v shard.View, err error) {
 	const columns, leases = 4, 12
 	texts := strings.Split(text, separator)
 	if len(texts) < columns+leases || (len(texts)-columns-leases)%2 != 0 {
-		return v, fmt.Errorf("%w: %d columns are no shard", lease.ErrUnavailable, len(texts))
+		return v, fmt.Errorf("%w: %d columns are not a valid shard", lease.ErrUnavailable, len(texts))
 	}
 	var name, doc string
 	var rev int64

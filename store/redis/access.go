@@ -126,7 +126,7 @@ func tokensOf(key string, fields map[string]string) (all []access.Token, rev str
 		}
 		sum, err := hex.DecodeString(row.Sum)
 		if err != nil || len(sum) != sha256.Size || row.ID != id {
-			return nil, "", foreign(key, errors.New("a field is no token"))
+			return nil, "", foreign(key, errors.New("a field is not a valid token"))
 		}
 		copy(row.Token.Sum[:], sum)
 		all = append(all, row.Token)

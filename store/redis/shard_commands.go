@@ -62,7 +62,7 @@ func (c commands) Next(ctx context.Context, node string, wait time.Duration) (sh
 		}
 		var got queuedCommand
 		if err := json.Unmarshal([]byte(text), &got); err != nil || got.Validate() != nil {
-			c.s.log.Warn("what was in a node's queue is no command: something else writes under this prefix", "node", node)
+			c.s.log.Warn("an entry of a node's queue is not a valid command: something else writes under this prefix", "node", node)
 			continue
 		}
 		if at < got.Expires {

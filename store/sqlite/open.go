@@ -144,7 +144,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 // shared memory do not hold.
 func place(path string) (abs, warning string, err error) {
 	if path == "" || strings.ContainsRune(path, 0) {
-		return "", "", fmt.Errorf("sqlite: %w: %q is no path for a file", lease.ErrInvalid, path)
+		return "", "", fmt.Errorf("sqlite: %w: %q is not a valid path of a file", lease.ErrInvalid, path)
 	}
 	if abs, err = filepath.Abs(path); err != nil {
 		return "", "", fmt.Errorf("sqlite: %s: %w", path, err)
