@@ -45,7 +45,7 @@ func exported(t *testing.T) map[string][]string {
 		collectJob(m, job.Job{}, time.Time{})
 		ofMonitor := m.With("understudy_monitor_")
 		collectIntake(ofMonitor, monitor.IntakeStats{})
-		collectLetters(ofMonitor, map[string]int64{"syntax": 1})
+		collectRejected(ofMonitor, map[string]int64{"syntax": 1})
 		collectRouter(ofMonitor, intake.RouterStats{})
 		collectWatcher(ofMonitor, monitor.WatchStats{})
 		collectMonitorView(ofMonitor, apitype.Monitor{Checks: []apitype.CheckCount{{}}, Paths: []apitype.Path{{}}})

@@ -36,11 +36,11 @@ const (
 
 // Monitor is what this process does for the monitor. Any of it may be missing.
 type Monitor struct {
-	HTTP    *intake.HTTP    // the routes by which heartbeats come
-	Intake  *monitor.Intake // what stores them
-	Watcher *monitor.Watcher
-	Routers func() []*intake.Router // nil: none
-	Letters *intake.DeadLetters
+	HTTP     *intake.HTTP    // the routes by which heartbeats come
+	Intake   *monitor.Intake // what stores them
+	Watcher  *monitor.Watcher
+	Routers  func() []*intake.Router // nil: none
+	Rejected *intake.RejectedInputs
 	// Ready returns why this process receives no heartbeats yet; nil: it always does.
 	Ready func() error
 }
@@ -101,7 +101,7 @@ func (p *monitorPart) routes() []route {
 	out := guarded(p.checkTable, []route{
 		{pattern: "GET /v1/monitor", handle: inJSON(p.get)},
 		{pattern: "PUT /v1/monitor/configuration", handle: p.configure, body: maxConfiguration, long: true},
-		{pattern: "GET /v1/monitor/letters", handle: inJSON(p.letters)},
+		{pattern: "GET /v1/monitor/rejected", handle: inJSON(p.rejected)},
 
 		{pattern: "GET " + checksPath, handle: inJSON(p.listChecks)},
 		{pattern: "GET " + check, handle: inJSON(p.getCheck)},

@@ -38,16 +38,16 @@ func newIntakeRig(t *testing.T) *monitorRig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	letters := intake.NewDeadLetters(10)
+	rejected := intake.NewRejectedInputs(10)
 	flow := inlet.OpenPath(monitor.PathConfig{Name: "http", TrustFor: time.Second, MaxGap: 2 * time.Second, Synchronous: true})
 	in, err := intake.NewHTTP(intake.HTTPConfig{
-		Flow: flow, Letters: letters, Keys: []intake.PingKey{{Name: "cron", Key: pingKey, Checks: []string{"w*"}}},
+		Flow: flow, Rejected: rejected, Keys: []intake.PingKey{{Name: "cron", Key: pingKey, Checks: []string{"w*"}}},
 		Authorize: MayIngest, Reports: table,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(Config{Store: &monitorStore{st, table}, Token: apiToken, Monitor: &Monitor{HTTP: in, Intake: inlet, Watcher: watcher, Letters: letters}})
+	s, err := New(Config{Store: &monitorStore{st, table}, Token: apiToken, Monitor: &Monitor{HTTP: in, Intake: inlet, Watcher: watcher, Rejected: rejected}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,9 +163,9 @@ func TestLargeBodies(t *testing.T) {
 	g.ask(token, "POST", "/v1/sources/web/x/pause", `{"note":"`+strings.Repeat("x", maxBody)+`"}`).want(413, "too_large")
 }
 
-func TestLetters(t *testing.T) {
+func TestRejectedInputs(t *testing.T) {
 	g := newMonitorRig(t)
-	if a := g.do("GET", "/v1/monitor/letters", ""); strings.TrimSpace(a.Body) != `{"letters":[],"counts":{}}` {
+	if a := g.do("GET", "/v1/monitor/rejected", ""); strings.TrimSpace(a.Body) != `{"rejected":[],"counts":{}}` {
 		t.Errorf("without intake: %s", a.Body)
 	}
 	g = newIntakeRig(t)
@@ -176,23 +176,23 @@ func TestLetters(t *testing.T) {
 		}
 	}
 	var out struct {
-		Letters []apitype.DeadLetter
-		Counts  map[string]int64
+		Rejected []apitype.RejectedInput
+		Counts   map[string]int64
 	}
-	a := g.ask(token, "GET", "/v1/monitor/letters", "")
+	a := g.ask(token, "GET", "/v1/monitor/rejected", "")
 	a.into(&out)
-	if len(out.Letters) != 4 || len(out.Counts) != 4 || out.Letters[3].Cause != string(intake.Syntax) || out.Letters[3].Path != "http" {
-		t.Errorf("letters: %s", a.Body)
+	if len(out.Rejected) != 4 || len(out.Counts) != 4 || out.Rejected[3].Cause != string(intake.Syntax) || out.Rejected[3].Path != "http" {
+		t.Errorf("rejected: %s", a.Body)
 	}
-	if body := out.Letters[3].Body; !strings.HasSuffix(body, "<script>") || strings.ContainsAny(body, "\x00\x01") {
+	if body := out.Rejected[3].Body; !strings.HasSuffix(body, "<script>") || strings.ContainsAny(body, "\x00\x01") {
 		t.Errorf("what nobody can print: %q", body)
 	}
-	for _, l := range out.Letters {
+	for _, l := range out.Rejected {
 		if strings.ContainsRune(l.Body+l.Detail, '\u202e') {
-			t.Errorf("a letter turns text around: %q", l)
+			t.Errorf("an input turns text around: %q", l)
 		}
 	}
-	g.ask("", "GET", "/v1/monitor/letters", "").want(401, "unauthorized")
+	g.ask("", "GET", "/v1/monitor/rejected", "").want(401, "unauthorized")
 }
 
 func TestMonitorMetrics(t *testing.T) {
@@ -203,7 +203,7 @@ func TestMonitorMetrics(t *testing.T) {
 	text := g.ask(token, "GET", "/metrics", "").Body
 	for _, want := range []string{
 		`understudy_monitor_beats_total{outcome="accepted"} 2`, `understudy_monitor_beats_total{outcome="unknown"} 1`,
-		`understudy_monitor_letters_total{cause="unknown_event"} 1`, `understudy_monitor_letters_total{cause="no_source"} 1`,
+		`understudy_monitor_rejected_total{cause="unknown_event"} 1`, `understudy_monitor_rejected_total{cause="no_source"} 1`,
 		`understudy_monitor_intake_queued 0`, `understudy_monitor_partitions 0`, `understudy_monitor_transitions_total{transition="ONSET"} 0`,
 	} {
 		if !strings.Contains(text, want+"\n") {
@@ -222,7 +222,7 @@ func TestMonitorMetrics(t *testing.T) {
 		Instance *apitype.MonitorInstance
 	}
 	g.ask(token, "GET", "/v1/monitor", "").into(&own)
-	if own.Instance == nil || own.Instance.Accepted != 52 || own.Instance.Unknown != 51 || own.Instance.Letters != 52 {
+	if own.Instance == nil || own.Instance.Accepted != 52 || own.Instance.Unknown != 51 || own.Instance.Rejected != 52 {
 		t.Errorf("what this instance did: %+v", own.Instance)
 	}
 }

@@ -31,9 +31,9 @@ func (p *monitorPart) ownView() *apitype.MonitorInstance {
 		s := p.own.Watcher.Stats()
 		v.Partitions, v.Sweeper, v.Raised, v.Abated = s.Partitions, s.Sweeper, s.Transitions[monitor.Onset], s.Transitions[monitor.Abated]
 	}
-	if p.own.Letters != nil {
-		for _, n := range p.own.Letters.Counts() {
-			v.Letters += n
+	if p.own.Rejected != nil {
+		for _, n := range p.own.Rejected.Counts() {
+			v.Rejected += n
 		}
 	}
 	for _, r := range p.own.routers() {
@@ -58,8 +58,8 @@ func (s *Server) collectMonitor(m prometheus.Scrape) {
 	if own.HTTP != nil {
 		collectIgnored(m, "http", own.HTTP.Ignored())
 	}
-	if own.Letters != nil {
-		collectLetters(m, own.Letters.Counts())
+	if own.Rejected != nil {
+		collectRejected(m, own.Rejected.Counts())
 	}
 	told := map[string]bool{}
 	for _, r := range own.routers() {
@@ -96,9 +96,9 @@ func collectIntake(m prometheus.Scrape, s monitor.IntakeStats) {
 	m.Counter("intake_failures_total", "Requests to the store that failed, and were tried again.", float64(s.Failures))
 }
 
-func collectLetters(m prometheus.Scrape, counts map[string]int64) {
+func collectRejected(m prometheus.Scrape, counts map[string]int64) {
 	for cause, n := range counts {
-		m.Counter("letters_total", "Messages that this instance could not read, by cause.", float64(n), "cause", cause)
+		m.Counter("rejected_total", "Messages that this instance could not read, by cause.", float64(n), "cause", cause)
 	}
 }
 

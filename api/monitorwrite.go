@@ -174,13 +174,13 @@ func (p *monitorPart) applyConfiguration(r *http.Request, c monitor.Configuratio
 	return out, nil
 }
 
-// letters lists the dead letters of this instance, the newest first.
-func (p *monitorPart) letters(*http.Request) (apitype.DeadLetters, error) {
-	l := p.own.Letters
+// rejected lists the input that this instance rejected, the newest first.
+func (p *monitorPart) rejected(*http.Request) (apitype.RejectedInputs, error) {
+	l := p.own.Rejected
 	if l == nil {
-		return apitype.DeadLetters{Letters: []apitype.DeadLetter{}, Counts: map[string]int64{}}, nil
+		return apitype.RejectedInputs{Rejected: []apitype.RejectedInput{}, Counts: map[string]int64{}}, nil
 	}
-	return apitype.DeadLetters{Counts: l.Counts(), Letters: views(l.List(), func(one intake.DeadLetter) apitype.DeadLetter {
-		return apitype.DeadLetter{At: one.At.UTC(), Path: one.Path, Cause: string(one.Cause), Detail: one.Detail, Body: printable(one.Body)}
+	return apitype.RejectedInputs{Counts: l.Counts(), Rejected: views(l.List(), func(one intake.RejectedInput) apitype.RejectedInput {
+		return apitype.RejectedInput{At: one.At.UTC(), Path: one.Path, Cause: string(one.Cause), Detail: one.Detail, Body: printable(one.Body)}
 	})}, nil
 }

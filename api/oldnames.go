@@ -18,6 +18,7 @@ import (
 const (
 	messagesPath, oldMessagesPath = "/v1/queues/{queue}/messages", "/v1/queues/{queue}/batches"
 	checksPath, oldChecksPath     = "/v1/checks", "/v1/event-names"
+	rejectedPath, oldRejectedPath = "/v1/monitor/rejected", "/v1/monitor/letters"
 )
 
 // errNoBatch is what [dispatch.ErrNoMessage] is under the old path.
@@ -32,18 +33,22 @@ func (noBatch) Is(err error) bool { return err == errNoBatch }
 func withOldPaths(routes []route) []route {
 	out := routes
 	for _, rt := range routes {
+		oldKeys := map[string]string{"messages": "batches", "checks": "event_names", "check": "event"}
 		switch {
 		case strings.Contains(rt.pattern, messagesPath):
 			rt.pattern = strings.Replace(rt.pattern, messagesPath, oldMessagesPath, 1)
 			rt.handle = withOldCode(rt.handle)
 		case strings.Contains(rt.pattern, checksPath):
 			rt.pattern = strings.Replace(rt.pattern, checksPath, oldChecksPath, 1)
+		case strings.HasSuffix(rt.pattern, rejectedPath):
+			rt.pattern = strings.Replace(rt.pattern, rejectedPath, oldRejectedPath, 1)
+			oldKeys = map[string]string{"rejected": "letters"}
 		default:
 			continue
 		}
 		rt.hidden = true
 		if !strings.HasSuffix(rt.pattern, "/payload") { // which is not ours to change
-			rt.handle = withOldKeys(rt.handle)
+			rt.handle = withOldKeys(rt.handle, oldKeys)
 		}
 		out = append(out, rt)
 	}
@@ -60,14 +65,14 @@ func withOldCode(handle handler) handler {
 	}
 }
 
-func withOldKeys(handle handler) handler {
+func withOldKeys(handle handler, names map[string]string) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		kept := &keptBody{ResponseWriter: w, status: http.StatusOK}
 		if err := handle(kept, r); err != nil {
 			return err
 		}
 		w.WriteHeader(kept.status)
-		_, _ = w.Write(renameKeys(kept.body.Bytes(), map[string]string{"messages": "batches", "checks": "event_names", "check": "event"}))
+		_, _ = w.Write(renameKeys(kept.body.Bytes(), names))
 		return nil
 	}
 }

@@ -38,6 +38,7 @@ func TestOldNames(t *testing.T) {
 		{"POST", "/v1/sources", `{"sources":[{"event":"web","source":"s1","labels":{"event":"kept"}}]}`, `{"declared":1,"new":1}`},
 		{"GET", "/v1/sources?event=web", "", `"labels":{"event":"kept"}`},
 		{"PUT", "/v1/monitor/configuration", `{"event_names":[{"event":"web","interval_ms":1000}],"declared":[{"event":"web","source":"s2"}]}`, `"removed":["db"]`},
+		{"GET", "/v1/monitor/letters", "", `"letters":[]`},
 	} {
 		a := m.do(c.method, c.path, c.body)
 		if a.want(madeOr200(c.method, c.want), ""); !strings.Contains(a.Body, c.want) {

@@ -20,10 +20,10 @@ var operationsOfMonitor = map[string]operation{
 		in:          apitype.MonitorConfiguration{},
 		answers:     []reply{{200, "What changed", apitype.ConfigurationChange{}, ""}},
 	},
-	"GET /v1/monitor/letters": {
-		id: "listLetters", tag: "monitor",
+	"GET /v1/monitor/rejected": {
+		id: "listRejectedInput", tag: "monitor",
 		summary: "List messages that this instance could not take",
-		answers: []reply{{200, "The newest first, and how many there were of each cause since the process started", apitype.DeadLetters{}, ""}},
+		answers: []reply{{200, "The newest first, and how many there were of each cause since the process started", apitype.RejectedInputs{}, ""}},
 	},
 	"GET /v1/checks": {
 		id: "listChecks", tag: "monitor",

@@ -122,7 +122,7 @@ func startFuzzed(t *testing.T) *fuzzed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	beats, err := intake.NewHTTP(intake.HTTPConfig{Flow: in.OpenPath(monitor.PathConfig{Name: "http", Synchronous: true}), Letters: intake.NewDeadLetters(10)})
+	beats, err := intake.NewHTTP(intake.HTTPConfig{Flow: in.OpenPath(monitor.PathConfig{Name: "http", Synchronous: true}), Rejected: intake.NewRejectedInputs(10)})
 	if err != nil {
 		t.Fatal(err)
 	}

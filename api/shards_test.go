@@ -426,7 +426,7 @@ func TestShardMetrics(t *testing.T) {
 	text := g.do("GET", "/metrics", "").Body
 	node := func(n int) string { return fmt.Sprintf(`address="%s",node="%s",shard="orders"`, nodeAt(n), nodeID(n)) }
 	for _, line := range []string{
-		`understudy_shards{health="fine"} 1`, `understudy_shards{health="over"} 0`, `understudy_shard_up{shard="orders"} 1`,
+		`understudy_shards{health="fine"} 1`, `understudy_shards{health="failed"} 0`, `understudy_shard_up{shard="orders"} 1`,
 		`understudy_shard_epoch{shard="orders"} 7`, `understudy_shard_last_change_seconds{kind="failover",shard="orders"} 0.05`,
 		`understudy_shard_failovers_last_hour{shard="orders"} 1`, `understudy_shard_node_lag{` + node(2) + `} 10`,
 		`understudy_shard_node_primary{` + node(1) + `} 1`, `understudy_shard_node_link_up{` + node(3) + `} 1`,

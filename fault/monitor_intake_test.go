@@ -111,7 +111,7 @@ func monitorPoison(t *testing.T, p fault.Programs, db fault.Database) {
 		}
 		return nil
 	})
-	if status, text := one.Ask("GET", "/v1/monitor/letters", ""); status != 200 || !strings.Contains(text, "cause") {
+	if status, text := one.Ask("GET", "/v1/monitor/rejected", ""); status != 200 || !strings.Contains(text, "cause") {
 		t.Errorf("nobody is told of what was bad: %d %.300s", status, text)
 	}
 	if one.Exited() || one.PID() != pid {

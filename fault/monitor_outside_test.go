@@ -207,7 +207,7 @@ func monitorSecrets(t *testing.T, p fault.Programs, db fault.Database) {
 	})
 	stop()
 	b.Await(t, 2*patience, true)
-	for _, path := range []string{"/metrics", "/v1/monitor", "/v1/monitor/letters", "/v1/queues", "/v1/history"} {
+	for _, path := range []string{"/metrics", "/v1/monitor", "/v1/monitor/rejected", "/v1/queues", "/v1/history"} {
 		status, text := one.Ask("GET", path, "")
 		if status != 200 {
 			t.Errorf("%s: %d", path, status)

@@ -27,5 +27,5 @@ func ExampleJudge() {
 	}
 	// Output:
 	// unattended: its session has lapsed, but it answers the agent of 10.0.0.2:6379 (bbbbbbbb)
-	// over: its session has lapsed, and it refuses connections (1 of 1)
+	// failed: its session has lapsed, and it refuses connections (1 of 1)
 }

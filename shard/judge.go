@@ -30,14 +30,14 @@ type Observation struct {
 // Health of a shard's primary.
 type Health string
 
-// Healths. The value of Replaceable is older than its name: programs read it in the API.
+// Healths.
 const (
 	Fine Health = "fine" // its agent holds the lease
 	// Unattended: its session has lapsed, but the node lives. Nothing is replaced; its
 	// agent should be started again.
 	Unattended  Health = "unattended"
 	Doubtful    Health = "doubtful" // its session has lapsed; opinions or time are missing
-	Replaceable Health = "over"     // it can be replaced
+	Replaceable Health = "failed"   // it can be replaced
 	// Stuck: it is silent, and nothing proves that it is closed for writes. An operator has to decide.
 	Stuck Health = "stuck"
 	None  Health = "none" // the shard never had one

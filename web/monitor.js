@@ -6,7 +6,7 @@ import { listWhole } from './listpages.js';
 import { anchor, link, when } from './pages.js';
 import { askToPause, askToResume } from './pause.js';
 import { askToRemove } from './remove.js';
-import { askToAcknowledge, openAlarm, openAlarms, openLetters, openSource, openStanding, subject, tick as tickWindow } from './source.js';
+import { askToAcknowledge, openAlarm, openAlarms, openRejected, openSource, openStanding, subject, tick as tickWindow } from './source.js';
 import * as sources from './sources.js';
 import { storeClock } from './timeline.js';
 
@@ -38,7 +38,7 @@ when('monitor', ([kind, ...rest]) => {
   else if (kind === 'source') openSource(rest[0], rest.slice(1).join('/'));
 });
 byId('monitor-history').addEventListener('click', openAlarms);
-byId('monitor-letters').addEventListener('click', openLetters);
+byId('monitor-rejected').addEventListener('click', openRejected);
 byId('monitor-all').addEventListener('click', openStanding);
 
 // update takes in what the server says; queues are those that it tells of.
@@ -216,7 +216,7 @@ const figures = [
   ['Not known', (i) => count(i.unknown), 'beats of checks that are not configured, or of sources that are not declared'],
   ['Replayed', (i) => count(i.replayed), 'beats that had come before'],
   ['Sent away', (i) => count(i.busy), 'requests that were refused because too much waited'],
-  ['Letters', (i) => count(i.letters), 'messages that could not be taken'],
+  ['Rejected', (i) => count(i.rejected), 'messages that were not accepted'],
   ['Raised', (i) => count(i.raised), 'alarms, by this instance since it started'],
   ['Ended', (i) => count(i.abated), 'alarms that a heartbeat or a changed check has ended, by this instance since it started'],
 ];
@@ -225,7 +225,7 @@ let values = null;
 function drawIntake() {
   const i = state.instance;
   byId('monitor-intake').hidden = !i;
-  byId('monitor-letters').hidden = !i;
+  byId('monitor-rejected').hidden = !i;
   if (!i) return;
   if (!values) {
     values = figureBoxes(figures);
@@ -233,7 +233,7 @@ function drawIntake() {
   }
   const rate = rateOf(i.accepted);
   figures.forEach(([, value], n) => setText(values[n], value(i, rate)));
-  setText(byId('monitor-letters'), i.letters ? `Dead letters (${count(i.letters)})` : 'Dead letters');
+  setText(byId('monitor-rejected'), i.rejected ? `Rejected input (${count(i.rejected)})` : 'Rejected input');
 }
 
 function pathState({ working, quiet_ms: quiet }) {

@@ -138,7 +138,7 @@ function says(s) {
   if (s.blocked) add('blocked', 'bad', `Blocked: ${s.blocked}`);
   else if (s.health === 'unattended') add('health', 'bad', `Unattended: ${label} works, but its agent does not hold the shard, so it would not be replaced: ${s.reason}. Start its agent again.`);
   else if (s.health === 'doubtful') add('health', 'warn', `In doubt whether ${label} is lost: ${s.reason}.`);
-  else if (s.health === 'over') add('health', 'bad', `${label} is lost: ${s.reason}.`);
+  else if (s.health === 'failed') add('health', 'bad', `${label} is lost: ${s.reason}.`);
   if (!s.primary && !s.plan && !s.blocked) add('why', 'bad', `No primary: ${(s.why || '').replace(/^shard: no primary: /, '')}.`);
   if (s.request) add('request', 'warn', `A ${s.request.kind} was asked for by ${s.request.by}; no agent has started it yet.`);
   if (s.paused) add('paused', 'warn', `Paused by ${s.paused.by}${s.paused.reason ? `: ${s.paused.reason}` : ''}. It does not fail over by itself.`);

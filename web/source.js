@@ -1,5 +1,5 @@
 // What the window shows of the monitor: one source, one alarm, the alarms that were,
-// and the dead letters.
+// and the rejected input.
 
 import { button, byId, coarse, count, duration, el, facts, plural, setText, timeOf } from './dom.js';
 import { question } from './act.js';
@@ -28,7 +28,7 @@ export const openAlarm = (id, done = () => {}) => open('An alarm', [['Alarms', o
 
 export const openAlarms = () => open('Alarms', [['Alarms', openAlarms]], () => showAlarms(''));
 export const openStanding = () => open('Open alarms', [['Open alarms', openStanding]], () => showAlarms('standing=true&'));
-export const openLetters = () => open('Dead letters', [['Dead letters', openLetters]], showLetters);
+export const openRejected = () => open('Rejected input', [['Rejected input', openRejected]], showRejected);
 
 // why is what there is to say about a state.
 export function why(s) {
@@ -196,14 +196,14 @@ export function askToAcknowledge(a, done = () => {}) {
   });
 }
 
-async function showLetters() {
+async function showRejected() {
   live = [];
-  const { letters, counts } = await get('/v1/monitor/letters');
-  if (letters.length === 0) return [el('p', 'muted', 'This instance has understood every message since it started.')];
-  const rows = letters.map((l) => ({ item: l, cells: [timeOf(l.at), l.path, l.cause, l.detail] }));
+  const { rejected, counts } = await get('/v1/monitor/rejected');
+  if (rejected.length === 0) return [el('p', 'muted', 'This instance has understood every message since it started.')];
+  const rows = rejected.map((l) => ({ item: l, cells: [timeOf(l.at), l.path, l.cause, l.detail] }));
   return [
     facts(Object.entries(counts).map(([cause, n]) => [cause, count(n)])),
-    table(['At', 'Came by', 'Cause', 'Detail'], rows, (l) => open('A dead letter', [['Dead letters', openLetters], [timeOf(l.at), () => {}]], () => [
+    table(['At', 'Came by', 'Cause', 'Detail'], rows, (l) => open('One input', [['Rejected input', openRejected], [timeOf(l.at), () => {}]], () => [
       facts([['At', timeOf(l.at)], ['Came by', l.path], ['Cause', l.cause], ['Detail', l.detail]]),
       l.body ? el('pre', '', l.body) : el('p', 'muted', 'Its text was not kept.'),
     ])),

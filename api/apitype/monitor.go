@@ -54,7 +54,7 @@ type MonitorInstance struct {
 	Sweeper    bool            `json:"sweeper"`
 	Raised     int64           `json:"raised"`
 	Abated     int64           `json:"abated"`
-	Letters    int64           `json:"letters"` // messages that could not be read
+	Rejected   int64           `json:"rejected"` // messages that could not be read
 	Routers    []MessageRouter `json:"routers,omitempty"`
 }
 
@@ -70,8 +70,8 @@ type MessageRouter struct {
 	Since time.Time `json:"since,omitzero"`
 }
 
-// DeadLetter is a message that could not be read as a heartbeat.
-type DeadLetter struct {
+// RejectedInput is a message that could not be read as a heartbeat.
+type RejectedInput struct {
 	At     time.Time `json:"at"`
 	Path   string    `json:"path"`
 	Cause  string    `json:"cause"`
@@ -79,8 +79,8 @@ type DeadLetter struct {
 	Body   string    `json:"body"` // its start
 }
 
-// DeadLetters are those of one instance, the newest first.
-type DeadLetters struct {
-	Letters []DeadLetter     `json:"letters"`
-	Counts  map[string]int64 `json:"counts"` // by cause
+// RejectedInputs are those of one instance, the newest first.
+type RejectedInputs struct {
+	Rejected []RejectedInput  `json:"rejected"`
+	Counts   map[string]int64 `json:"counts"` // by cause
 }

@@ -8,8 +8,8 @@ type Shard struct {
 	// Primary is where clients find it; missing while there is none, and then Why says why.
 	Primary *ShardPrimary `json:"primary,omitempty"`
 	Why     string        `json:"why,omitempty"`
-	Health  string        `json:"health" enum:"fine,unattended,doubtful,over,stuck,none"` // of the primary
-	Reason  string        `json:"reason"`                                                 // for the health
+	Health  string        `json:"health" enum:"fine,unattended,doubtful,failed,stuck,none"` // of the primary
+	Reason  string        `json:"reason"`                                                   // for the health
 	// Blocked is why a primary that has failed is not replaced, and what to do. An agent with a limit on the lag may have
 	// other reasons; its log says which.
 	Blocked string `json:"blocked,omitempty"`

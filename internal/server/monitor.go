@@ -17,8 +17,8 @@ import (
 	"github.com/understudy-ha/understudy/store"
 )
 
-// deadLetters is how many messages are kept that could not be read as beats.
-const deadLetters = 200
+// keptRejected is how many messages are kept that could not be read as beats.
+const keptRejected = 200
 
 // servedMonitor is an instance of the monitor, ready to run.
 type servedMonitor struct {
@@ -30,15 +30,15 @@ type servedMonitor struct {
 	keeper *lease.Keeper // of the server
 	origin string        // of the checks that this instance was started with
 
-	intake  *monitor.Intake
-	watcher *monitor.Watcher
-	http    *intake.HTTP
-	routers []*intake.Router
-	letters *intake.DeadLetters
-	sinks   []servedQueue
-	lead    *activePart
-	mu      sync.Mutex         // of the checks
-	names   settings.Monitored // that this instance would put into force
+	intake   *monitor.Intake
+	watcher  *monitor.Watcher
+	http     *intake.HTTP
+	routers  []*intake.Router
+	rejected *intake.RejectedInputs
+	sinks    []servedQueue
+	lead     *activePart
+	mu       sync.Mutex         // of the checks
+	names    settings.Monitored // that this instance would put into force
 
 	reading sync.WaitGroup // what may still bring heartbeats from routers
 	shut    chan struct{}  // closed when nothing comes over HTTP any more
@@ -57,7 +57,7 @@ func serveMonitor(ctx context.Context, h *instance.Host, cfg *settings.Server, s
 	}
 	s := &servedMonitor{
 		host: h, cfg: cfg.Monitor, table: table, queues: queues, claims: keepers, keeper: k, origin: originOf(cfg.From(), cfg.Name),
-		letters: intake.NewDeadLetters(deadLetters), shut: make(chan struct{}),
+		rejected: intake.NewRejectedInputs(keptRejected), shut: make(chan struct{}),
 	}
 	s.lead, s.names = &activePart{mon: s, again: make(chan struct{}, 1), streams: onapStreams{mon: s}}, cfg.Monitor.Monitored
 	if err := s.makeIntake(cfg); err != nil {
@@ -104,7 +104,7 @@ func (s *servedMonitor) makeIntake(cfg *settings.Server) (err error) {
 		return err
 	}
 	over := intake.HTTPConfig{
-		Flow: s.intake.OpenPath(settings.ProvenPath("http")), Keys: keys, Letters: s.letters, Reports: s.table, Ready: s.ready, Logger: s.host.Log,
+		Flow: s.intake.OpenPath(settings.ProvenPath("http")), Keys: keys, Rejected: s.rejected, Reports: s.table, Ready: s.ready, Logger: s.host.Log,
 		AnyDomain: s.anyDomain, RejectUnknown: s.cfg.Unknown == "reject",
 		TooManyWrong: api.TooManyWrongKeys, HasSentTooMany: api.HasSentTooManyWrongKeys,
 	}
@@ -131,7 +131,7 @@ func (s *servedMonitor) makeRouter(from *settings.Router, consumer string) (*int
 	if err != nil {
 		return nil, err
 	}
-	c.Flow, c.Letters, c.Logger, c.AnyDomain = s.intake.OpenPath(settings.RouterPath(c)), s.letters, s.host.Log, s.anyDomain
+	c.Flow, c.Rejected, c.Logger, c.AnyDomain = s.intake.OpenPath(settings.RouterPath(c)), s.rejected, s.host.Log, s.anyDomain
 	r, err := intake.NewRouter(c)
 	if err != nil {
 		return nil, fmt.Errorf("router %s: %w", c.Name, err)
@@ -186,7 +186,7 @@ func (s *servedMonitor) ready() error {
 
 // api is what the server shows of it.
 func (s *servedMonitor) api() *api.Monitor {
-	return &api.Monitor{HTTP: s.http, Intake: s.intake, Watcher: s.watcher, Routers: s.lead.streams.routers, Letters: s.letters, Ready: s.ready}
+	return &api.Monitor{HTTP: s.http, Intake: s.intake, Watcher: s.watcher, Routers: s.lead.streams.routers, Rejected: s.rejected, Ready: s.ready}
 }
 
 // start hands over what runs until the server stops; the sinks' queues are among

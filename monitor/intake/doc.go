@@ -4,10 +4,10 @@
 // # What it promises
 //
 // A heartbeat is acknowledged when it is stored. Input that cannot be parsed does not affect
-// the rest: it is counted and kept with its cause in [DeadLetters], and valid heartbeats beside it are accepted.
+// the rest: it is counted and kept with its cause in [RejectedInputs], and valid heartbeats beside it are accepted.
 // No input ends a process or blocks later input. Everything
 // is bounded: bodies (also after decompression), heartbeats per request, bytes in memory, and
-// dead letters. No log line contains a body or a key.
+// rejected inputs. No log line contains a body or a key.
 //
 // # Heartbeats
 //

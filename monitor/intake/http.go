@@ -19,15 +19,15 @@ import (
 type HTTPConfig struct {
 	// Flow that records them; its path is Synchronous ([monitor.PathConfig]). Required.
 	Flow Flow
-	// Name of the path in dead letters. Default "http".
+	// Name of the path in [RejectedInputs]. Default "http".
 	Name string
 	// Keys that let programs send beats.
 	Keys []PingKey
 	// Reports keeps what pings bring along, and knows sources by the ID that they are pinged with. nil: no ping has an
 	// ID, and bodies are thrown away.
 	Reports ReportStore
-	// Letters keeps what was not accepted; nil keeps none.
-	Letters *DeadLetters
+	// Rejected keeps what was not accepted; nil keeps none.
+	Rejected *RejectedInputs
 	// Ready returns why heartbeats cannot be accepted yet: their senders are told to try again. nil: they always can.
 	Ready func() error
 	// AnyDomain reports whether VES events of every domain are heartbeats of a check. nil: of none.
@@ -219,7 +219,7 @@ func (h *HTTP) store(ctx context.Context, d *decoder, key *PingKey) (tally, erro
 		}
 	}
 	var t tally
-	recordOutcomes(d, outcomes, h.cfg.Name, h.cfg.Letters, t.add)
+	recordOutcomes(d, outcomes, h.cfg.Name, h.cfg.Rejected, t.add)
 	t.Accepted = d.items - t.Unknown - t.Bad
 	return t, nil
 }
@@ -238,15 +238,15 @@ func (d *decoder) keep(allowed func(event string) bool) {
 	d.beats, d.places = d.beats[:n], d.places[:n]
 }
 
-// recordOutcomes makes dead letters of what was not accepted, and calls tell for each.
-func recordOutcomes(d *decoder, outcomes []monitor.Outcome, path string, letters *DeadLetters, tell func(index int, cause Cause, detail string)) {
+// recordOutcomes keeps what was not accepted as rejected input, and calls tell for each.
+func recordOutcomes(d *decoder, outcomes []monitor.Outcome, path string, rejected *RejectedInputs, tell func(index int, cause Cause, detail string)) {
 	now := time.Now()
 	for _, f := range d.flaws {
 		if f.cause == OtherDomain {
 			tell(f.index, f.cause, f.detail)
 			continue
 		}
-		letters.Add(DeadLetter{At: now, Path: path, Cause: f.cause, Detail: f.detail, Body: f.raw})
+		rejected.Add(RejectedInput{At: now, Path: path, Cause: f.cause, Detail: f.detail, Body: f.raw})
 		tell(f.index, f.cause, f.detail)
 	}
 	for i, o := range outcomes {
@@ -261,17 +261,17 @@ func recordOutcomes(d *decoder, outcomes []monitor.Outcome, path string, letters
 		if o == monitor.Full {
 			cause, detail = CheckFull, detail+": "+monitor.WhyFull
 		}
-		letters.Add(DeadLetter{At: now, Path: path, Cause: cause, Detail: detail})
+		rejected.Add(RejectedInput{At: now, Path: path, Cause: cause, Detail: detail})
 		tell(d.places[i], cause, detail)
 	}
 }
 
-// decode reads a body's beats. One that is no JSON at all becomes a letter.
+// decode reads a body's beats. One that is not JSON at all is rejected input.
 func (h *HTTP) decode(d *buffer) error {
 	d.anyDomain = h.cfg.AnyDomain
 	err := d.decode(d.body.Bytes())
 	if broken := (*syntaxError)(nil); errors.As(err, &broken) {
-		h.cfg.Letters.Add(DeadLetter{At: time.Now(), Path: h.cfg.Name, Cause: Syntax, Detail: err.Error(), Body: d.body.Bytes()})
+		h.cfg.Rejected.Add(RejectedInput{At: time.Now(), Path: h.cfg.Name, Cause: Syntax, Detail: err.Error(), Body: d.body.Bytes()})
 	}
 	return err
 }

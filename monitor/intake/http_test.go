@@ -22,17 +22,17 @@ import (
 
 // rig is an HTTP intake before a flow that remembers.
 type rig struct {
-	t       *testing.T
-	flow    *flow
-	letters *DeadLetters
-	http    *HTTP
-	mux     *http.ServeMux
+	t        *testing.T
+	flow     *flow
+	rejected *RejectedInputs
+	http     *HTTP
+	mux      *http.ServeMux
 }
 
 func newRig(t *testing.T, c HTTPConfig) *rig {
 	t.Helper()
-	r := &rig{t: t, flow: &flow{}, letters: NewDeadLetters(0), mux: http.NewServeMux()}
-	c.Letters = r.letters
+	r := &rig{t: t, flow: &flow{}, rejected: NewRejectedInputs(0), mux: http.NewServeMux()}
+	c.Rejected = r.rejected
 	if c.Flow == nil {
 		c.Flow = r.flow
 	}
@@ -90,7 +90,7 @@ func TestBeats(t *testing.T) {
 }
 
 // TestD03PoisonByHTTP: every kind of poison of the original's table comes amid good beats: it
-// costs itself, has a letter, and nothing else happens.
+// costs itself, is kept as rejected input, and nothing else happens.
 func TestD03PoisonByHTTP(t *testing.T) {
 	r := newRig(t, HTTPConfig{})
 	poison := poisons()
@@ -113,7 +113,7 @@ func TestD03PoisonByHTTP(t *testing.T) {
 	if len(r.flow.taken()) != n+1 {
 		t.Errorf("%d beats were taken, want %d", len(r.flow.taken()), n+1)
 	}
-	if diff := cmp.Diff(want, r.letters.Counts()); diff != "" {
+	if diff := cmp.Diff(want, r.rejected.Counts()); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -245,8 +245,8 @@ func TestBeforeAConfiguration(t *testing.T) {
 	}
 	ask(503)
 	r.flow.want(t)
-	if counts := r.letters.Counts(); len(counts) > 0 {
-		t.Errorf("letters: %v", counts)
+	if counts := r.rejected.Counts(); len(counts) > 0 {
+		t.Errorf("rejected: %v", counts)
 	}
 	waiting = nil
 	ask(200)

@@ -32,7 +32,7 @@ func (i *ignored) snapshot() IgnoredStats {
 	return i.stats
 }
 
-// add counts events. The line has no names: what senders wrote is in no log, but the unknown ones are dead letters.
+// add counts events. The line has no names: what senders wrote is in no log, but the unknown ones are rejected inputs.
 func (i *ignored) add(other, unknown int) {
 	if other+unknown == 0 {
 		return
@@ -44,6 +44,6 @@ func (i *ignored) add(other, unknown int) {
 	if unknown == 0 || !i.at.IsZero() && time.Since(i.at) < ignoredEvery {
 		return
 	}
-	i.log.Warn("heartbeats of checks that are not configured; GET /v1/monitor/letters shows them", "path", i.path, "count", i.stats.Unknown-i.logged)
+	i.log.Warn("heartbeats of checks that are not configured; GET /v1/monitor/rejected shows them", "path", i.path, "count", i.stats.Unknown-i.logged)
 	i.logged, i.at = i.stats.Unknown, time.Now()
 }

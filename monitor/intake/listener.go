@@ -40,7 +40,7 @@ func (v vesVersion) announce(handler http.HandlerFunc) http.HandlerFunc {
 }
 
 // events answers as a VES collector does: 202 without a body. Of a batch it is
-// enough that one event was taken; the others are among the dead letters.
+// enough that one event was taken; the others are among the rejected inputs.
 func (h *HTTP) events(w http.ResponseWriter, r *http.Request, key *PingKey) error {
 	return h.handleBody(w, r, key, func(_ *buffer, t tally) {
 		taken := t.Accepted + t.other

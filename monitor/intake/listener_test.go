@@ -63,8 +63,8 @@ func TestOtherDomains(t *testing.T) {
 	if w := r.do("POST", "/eventListener/v7", faulty); w.Code != 202 || len(r.flow.taken()) != 0 {
 		t.Errorf("%d %s, %+v", w.Code, w.Body, r.flow.taken())
 	}
-	if got := r.http.Ignored(); got != (IgnoredStats{OtherDomain: 1}) || len(r.letters.Counts()) != 0 {
-		t.Errorf("%+v, letters %v", got, r.letters.Counts())
+	if got := r.http.Ignored(); got != (IgnoredStats{OtherDomain: 1}) || len(r.rejected.Counts()) != 0 {
+		t.Errorf("%+v, rejected %v", got, r.rejected.Counts())
 	}
 	if w := r.do("POST", "/v1/beats", faulty); w.Code != 400 || !strings.Contains(w.Body.String(), "the domain is not heartbeat") {
 		t.Errorf("as a heartbeat: %d %s", w.Code, w.Body)

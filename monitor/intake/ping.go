@@ -82,7 +82,7 @@ func (h *HTTP) recordOne(ctx context.Context, b monitor.Heartbeat) error {
 		return err
 	}
 	cause := Cause("")
-	recordOutcomes(&d, outcomes, h.cfg.Name, h.cfg.Letters, func(_ int, c Cause, _ string) { cause = c })
+	recordOutcomes(&d, outcomes, h.cfg.Name, h.cfg.Rejected, func(_ int, c Cause, _ string) { cause = c })
 	switch {
 	case cause.isUnknown():
 		return errEvent

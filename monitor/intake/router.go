@@ -38,8 +38,8 @@ type RouterConfig struct {
 	TLS *tls.Config
 	// Flow that takes the beats: a path that each poll that finds no more proves. Required.
 	Flow Flow
-	// Letters keeps what was not accepted; nil keeps none.
-	Letters *DeadLetters
+	// Rejected keeps what was not accepted; nil keeps none.
+	Rejected *RejectedInputs
 	// AnyDomain reports whether VES events of every domain are heartbeats of a check. nil: of none.
 	AnyDomain func(check string) bool
 	// Logger; nil is silent.
@@ -255,7 +255,7 @@ func (r *Router) flush(ctx context.Context) bool {
 		r.cfg.Logger.Warn("unstored heartbeats at stop", "router", r.cfg.Name, "beats", len(r.beats))
 	}
 	var unknown, bad, other int64
-	recordOutcomes(&r.decoder, outcomes, r.cfg.Name, r.cfg.Letters, func(_ int, cause Cause, _ string) {
+	recordOutcomes(&r.decoder, outcomes, r.cfg.Name, r.cfg.Rejected, func(_ int, cause Cause, _ string) {
 		switch {
 		case cause.isUnknown():
 			unknown++

@@ -67,8 +67,8 @@ func bubble(t *testing.T, c RouterConfig, f *flow, answers []pollAnswer, d time.
 		client := &topic{answers: answers, begun: time.Now()}
 		log := &journal{}
 		c.Name, c.Group, c.Consumer, c.Flow, c.Logger = "mr", "g", "c", f, log.logger()
-		if c.Letters == nil {
-			c.Letters = NewDeadLetters(0)
+		if c.Rejected == nil {
+			c.Rejected = NewRejectedInputs(0)
 		}
 		r := newRouter(c.withDefaults(), client)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -290,8 +290,8 @@ func TestTooLarge(t *testing.T) {
 		answers = append(answers, pollAnswer{items: []string{msg("b")}})
 	}
 	f := &flow{}
-	letters := NewDeadLetters(0)
-	bubble(t, RouterConfig{Limit: 10, Letters: letters}, f, answers, time.Hour, func(r *Router, c *topic, _ *journal) {
+	rejected := NewRejectedInputs(0)
+	bubble(t, RouterConfig{Limit: 10, Rejected: rejected}, f, answers, time.Hour, func(r *Router, c *topic, _ *journal) {
 		if diff := cmp.Diff([]int{10, 5, 2, 1, 1}, c.limits[:5]); diff != "" {
 			t.Error(diff)
 		}
@@ -301,8 +301,8 @@ func TestTooLarge(t *testing.T) {
 		if got := len(f.taken()); got != 4+2*growAfter+1 {
 			t.Errorf("%d beats", got)
 		}
-		if letters.Counts()["answer"] != 4 {
-			t.Errorf("%v", letters.Counts())
+		if rejected.Counts()["answer"] != 4 {
+			t.Errorf("%v", rejected.Counts())
 		}
 	})
 }
@@ -328,12 +328,12 @@ func TestRefusedByTheStore(t *testing.T) {
 		}
 		return nil
 	}}
-	letters := NewDeadLetters(0)
+	rejected := NewRejectedInputs(0)
 	items := []string{msg("a"), msg("b"), msg("poison"), msg("c"), msg("poison")}
-	bubble(t, RouterConfig{Letters: letters}, f, []pollAnswer{{items: items}}, time.Minute, func(r *Router, _ *topic, _ *journal) {
+	bubble(t, RouterConfig{Rejected: rejected}, f, []pollAnswer{{items: items}}, time.Minute, func(r *Router, _ *topic, _ *journal) {
 		f.want(t, beat("a"), beat("b"), beat("c"))
-		if s := r.Stats(); s.Accepted != 3 || s.Bad != 2 || letters.Counts()["refused"] != 2 {
-			t.Errorf("%+v %v", s, letters.Counts())
+		if s := r.Stats(); s.Accepted != 3 || s.Bad != 2 || rejected.Counts()["refused"] != 2 {
+			t.Errorf("%+v %v", s, rejected.Counts())
 		}
 	})
 }
@@ -349,13 +349,13 @@ func TestManyInOneMessage(t *testing.T) {
 		}
 		return nil
 	}}
-	letters := NewDeadLetters(0)
-	bubble(t, RouterConfig{Letters: letters}, f, []pollAnswer{{items: []string{half, whole, whole, strings.Replace(whole, "[", "[0,", 1)}}}, time.Minute, func(r *Router, _ *topic, _ *journal) {
+	rejected := NewRejectedInputs(0)
+	bubble(t, RouterConfig{Rejected: rejected}, f, []pollAnswer{{items: []string{half, whole, whole, strings.Replace(whole, "[", "[0,", 1)}}}, time.Minute, func(r *Router, _ *topic, _ *journal) {
 		if got, want := len(f.taken()), 2*maxItems+maxItems/2-1; got != want {
 			t.Errorf("%d beats, want %d", got, want)
 		}
-		if got := letters.Counts()["syntax"]; got != 1 {
-			t.Errorf("%d letters; a message of too many is one", got)
+		if got := rejected.Counts()["syntax"]; got != 1 {
+			t.Errorf("%d inputs; a message of too many is one", got)
 		}
 	})
 }

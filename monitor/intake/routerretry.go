@@ -45,9 +45,9 @@ func (r *Router) recordFailure(err error) time.Duration {
 	said, after := describe(err)
 	if errors.Is(err, messagerouter.ErrTooLarge) {
 		r.limit, r.good = max(1, r.limit/2), 0
-		r.cfg.Letters.Add(DeadLetter{At: time.Now(), Path: r.cfg.Name, Cause: Answer, Detail: said})
+		r.cfg.Rejected.Add(RejectedInput{At: time.Now(), Path: r.cfg.Name, Cause: Answer, Detail: said})
 	} else if errors.Is(err, messagerouter.ErrAnswer) {
-		r.cfg.Letters.Add(DeadLetter{At: time.Now(), Path: r.cfg.Name, Cause: Answer, Detail: said})
+		r.cfg.Rejected.Add(RejectedInput{At: time.Now(), Path: r.cfg.Name, Cause: Answer, Detail: said})
 	}
 	fresh := false
 	r.count(func(s *RouterStats) {

@@ -14,7 +14,9 @@ type syntaxError struct {
 	what string
 }
 
-func (e *syntaxError) Error() string { return fmt.Sprintf("not valid JSON: %s, at byte %d", e.what, e.at) }
+func (e *syntaxError) Error() string {
+	return fmt.Sprintf("not valid JSON: %s, at byte %d", e.what, e.at)
+}
 
 // scanner walks over JSON, and takes what encoding/json takes. It makes nothing of
 // values but their places: that is what makes it cheap.

@@ -29,20 +29,20 @@ func until(t *testing.T, what string, holds func() bool) {
 }
 
 type routerRig struct {
-	server  *fakerouter.Server
-	flow    *flow
-	letters *DeadLetters
-	log     *journal
-	router  *Router
+	server   *fakerouter.Server
+	flow     *flow
+	rejected *RejectedInputs
+	log      *journal
+	router   *Router
 }
 
 // newRouterRig is a stand-in, and how a router reads it that was not started yet.
 func newRouterRig(t *testing.T) (*routerRig, RouterConfig) {
 	t.Helper()
-	r := &routerRig{server: fakerouter.New(t), flow: &flow{}, letters: NewDeadLetters(0), log: &journal{}}
+	r := &routerRig{server: fakerouter.New(t), flow: &flow{}, rejected: NewRejectedInputs(0), log: &journal{}}
 	return r, RouterConfig{
 		Name: "mr", URL: r.server.URL("t"), Group: "g", Consumer: "c", LongPoll: 200 * time.Millisecond,
-		Flow: r.flow, Letters: r.letters, Logger: r.log.logger(),
+		Flow: r.flow, Rejected: r.rejected, Logger: r.log.logger(),
 	}
 }
 
@@ -124,7 +124,7 @@ func TestD03PoisonByRouter(t *testing.T) {
 			r.server.Publish("t", msg("last"))
 			until(t, "the last beat", func() bool { return r.sources()["last"] == 1 })
 			until(t, "the store's answer for it", func() bool { return int(r.router.Stats().Accepted) == len(r.flow.taken()) })
-			if diff := cmp.Diff(want, r.letters.Counts()); diff != "" {
+			if diff := cmp.Diff(want, r.rejected.Counts()); diff != "" {
 				t.Error(diff)
 			}
 			for i, p := range poisons() {
@@ -158,7 +158,7 @@ func TestD12BrokenAnswer(t *testing.T) {
 	r.server.Publish("t", msg("c"))
 	until(t, "the beat after it", func() bool { return r.sources()["c"] == 1 })
 	r.flow.want(t, beat("a"), beat("b"), beat("c"))
-	if got := r.letters.Counts(); got["answer"] != 1 || got["syntax"] != 2 {
+	if got := r.rejected.Counts(); got["answer"] != 1 || got["syntax"] != 2 {
 		t.Errorf("%v", got)
 	}
 }
@@ -270,8 +270,8 @@ func TestTooLargeForOneAnswer(t *testing.T) {
 	until(t, "the last beat", func() bool { return r.sources()["last"] == 1 })
 	got := r.sources()
 	// The router may hand out again what it had not written when the answer was given up.
-	if got["a"] == 0 || got["b"] == 0 || got["huge"] != 0 || r.letters.Counts()["answer"] < 2 || r.router.Stats().Limit != 1 {
-		t.Errorf("%v %v %+v", got, r.letters.Counts(), r.router.Stats())
+	if got["a"] == 0 || got["b"] == 0 || got["huge"] != 0 || r.rejected.Counts()["answer"] < 2 || r.router.Stats().Limit != 1 {
+		t.Errorf("%v %v %+v", got, r.rejected.Counts(), r.router.Stats())
 	}
 }
 
@@ -317,7 +317,7 @@ func TestD19NothingInTheLog(t *testing.T) {
 	if strings.Contains(shown, "private") || strings.Contains(shown, "s3cret") {
 		t.Errorf("%s", shown)
 	}
-	if letters, _ := json.Marshal(r.letters.List()); strings.Contains(string(letters), "s3cret") {
-		t.Errorf("%s", letters)
+	if rejected, _ := json.Marshal(r.rejected.List()); strings.Contains(string(rejected), "s3cret") {
+		t.Errorf("%s", rejected)
 	}
 }

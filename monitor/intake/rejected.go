@@ -37,12 +37,12 @@ const (
 func (c Cause) isUnknown() bool { return c == NotKnown || c == CheckFull }
 
 const (
-	defaultLetters = 100
-	maxLetter      = 1 << 10 // bytes of a message that are kept
+	defaultRejected = 100
+	maxBody         = 1 << 10 // bytes of a message that are kept
 )
 
-// DeadLetter is a message that was not taken.
-type DeadLetter struct {
+// RejectedInput is a message that was not taken.
+type RejectedInput struct {
 	At     time.Time
 	Path   string // by which it came
 	Cause  Cause
@@ -50,67 +50,67 @@ type DeadLetter struct {
 	Body   []byte // cut to 1 KiB
 }
 
-// DeadLetters are the dead letters of a process: the newest of each cause, so that a
+// RejectedInputs is what a process rejected: the newest of each cause, so that a
 // flood of one kind does not wash the others away. The zero value is not usable; nil takes
-// letters and forgets them.
-type DeadLetters struct {
+// inputs and forgets them.
+type RejectedInputs struct {
 	size int
 
 	mu     sync.Mutex
-	kept   map[Cause][]DeadLetter // a ring each
+	kept   map[Cause][]RejectedInput // a ring each
 	counts map[string]int64
 }
 
-// NewDeadLetters keeps up to size letters of each cause; 0 is 100.
-func NewDeadLetters(size int) *DeadLetters {
+// NewRejectedInputs keeps up to size inputs of each cause; 0 is 100.
+func NewRejectedInputs(size int) *RejectedInputs {
 	if size <= 0 {
-		size = defaultLetters
+		size = defaultRejected
 	}
-	return &DeadLetters{size: size, kept: map[Cause][]DeadLetter{}, counts: map[string]int64{}}
+	return &RejectedInputs{size: size, kept: map[Cause][]RejectedInput{}, counts: map[string]int64{}}
 }
 
-// Add keeps a copy of a letter, in place of the oldest of its cause if need be.
-func (l *DeadLetters) Add(letter DeadLetter) {
+// Add keeps a copy of an input, in place of the oldest of its cause if need be.
+func (l *RejectedInputs) Add(input RejectedInput) {
 	if l == nil {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := l.counts[string(letter.Cause)]
-	l.counts[string(letter.Cause)] = n + 1
-	kept := l.kept[letter.Cause]
+	n := l.counts[string(input.Cause)]
+	l.counts[string(input.Cause)] = n + 1
+	kept := l.kept[input.Cause]
 	if len(kept) < l.size {
-		letter.Body = bytes.Clone(letter.Body[:min(len(letter.Body), maxLetter)])
-		l.kept[letter.Cause] = append(kept, letter)
+		input.Body = bytes.Clone(input.Body[:min(len(input.Body), maxBody)])
+		l.kept[input.Cause] = append(kept, input)
 		return
 	}
 	old := &kept[n%int64(l.size)]
-	letter.Body = append(old.Body[:0], letter.Body[:min(len(letter.Body), maxLetter)]...)
-	*old = letter
+	input.Body = append(old.Body[:0], input.Body[:min(len(input.Body), maxBody)]...)
+	*old = input
 }
 
 // List returns all that are kept, the newest first.
-func (l *DeadLetters) List() []DeadLetter {
+func (l *RejectedInputs) List() []RejectedInput {
 	if l == nil {
 		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var out []DeadLetter
+	var out []RejectedInput
 	for cause, kept := range l.kept {
 		next := int(l.counts[string(cause)] % int64(l.size)) // the oldest, once the ring is full
 		for i := range kept {
-			letter := kept[(next-1-i+2*len(kept))%len(kept)]
-			letter.Body = bytes.Clone(letter.Body)
-			out = append(out, letter)
+			input := kept[(next-1-i+2*len(kept))%len(kept)]
+			input.Body = bytes.Clone(input.Body)
+			out = append(out, input)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b DeadLetter) int { return b.At.Compare(a.At) })
+	slices.SortStableFunc(out, func(a, b RejectedInput) int { return b.At.Compare(a.At) })
 	return out
 }
 
 // Counts are how many there ever were, by cause.
-func (l *DeadLetters) Counts() map[string]int64 {
+func (l *RejectedInputs) Counts() map[string]int64 {
 	out := map[string]int64{}
 	if l == nil {
 		return out
