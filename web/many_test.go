@@ -71,6 +71,12 @@ func testMany(t *testing.T, b *webtest.Browser) {
 			p.Click("#history-older", "")
 			p.Until(`document.querySelectorAll('#history-list > li').length === 1 && document.querySelector('#history-list').textContent.includes('needle/1')`)
 			check(t, p, "the history of a text")
+			for _, part := range []string{"queue", "batch"} { // batch in addresses of earlier versions
+				p.Eval(`{ location.hash = '#/history/`+part+`/needle/1'; }`, nil)
+				p.Until(`document.querySelectorAll('#history-list > li').length === 1 && document.querySelector('#history-list').textContent.includes('needle/1') && document.querySelector('#history-part').value === 'queue'`)
+				p.Eval(`{ location.hash = '#/history'; }`, nil)
+				p.Until(`document.querySelectorAll('#history-list > li').length > 1`)
+			}
 			// A link leads to one that is on none of the pages.
 			p.Eval(`{ location.hash = '#/roles/thing-00140'; }`, nil)
 			p.Until(`document.activeElement.classList.contains('sought') && document.activeElement.textContent.includes('thing-00140')`)
