@@ -247,7 +247,7 @@ func TestMonitorMetricsOfStore(t *testing.T) {
 	text := g.do("GET", "/metrics", "").Body
 	for _, want := range []string{
 		`understudy_monitor_sources{check="web",state="down"} 2`, `understudy_monitor_sources{check="web",state="up"} 1`,
-		`understudy_monitor_alarms_standing 2`, `understudy_monitor_path_up{path="test"} 1`, `understudy_monitor_path_blind_seconds_total{path="test"} 0`,
+		`understudy_monitor_alarms_open 2`, `understudy_monitor_path_up{path="test"} 1`, `understudy_monitor_path_blind_seconds_total{path="test"} 0`,
 	} {
 		if !strings.Contains(text, want+"\n") {
 			t.Errorf("metrics lack %s", want)

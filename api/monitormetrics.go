@@ -134,7 +134,7 @@ func collectMonitorView(m prometheus.Scrape, v apitype.Monitor) {
 			m.Gauge("sources", "Sources, by check and state.", float64(n), "check", c.Name, "state", string(state))
 		}
 	}
-	m.Gauge("alarms_standing", "Alarms that have not ended.", float64(v.Standing))
+	m.Gauge("alarms_open", "Alarms that have not ended.", float64(v.Standing))
 	m.Flag("config_refused", "1 while the last configuration offered was rejected.", v.ConfigError != "")
 	for _, p := range v.Paths[:min(len(v.Paths), maxPathLabels)] {
 		m.Flag("path_up", "1 while the intake path counts as working.", p.Working, "path", p.Path)
