@@ -12,18 +12,21 @@ import (
 	"github.com/understudy-ha/understudy/internal/server"
 	"github.com/understudy-ha/understudy/internal/settings"
 	"github.com/understudy-ha/understudy/internal/strictyaml"
+	"github.com/understudy-ha/understudy/internal/usererr"
 )
 
 // serveFlags are what the command line says of the server. It goes before the environment,
 // and that before the file.
 type serveFlags struct {
-	file, store string
-	overrides   settings.Server
-	sentinel    settings.Sentinel
+	file      string
+	overrides settings.Server
+	sentinel  settings.Sentinel
 }
 
-func (a *app) serveCommand() *cobra.Command {
-	var f serveFlags
+func (a *app) serveCommand() *cobra.Command { return a.serveCommandOf(new(serveFlags)) }
+
+// serveCommandOf makes the command, whose flags are f.
+func (a *app) serveCommandOf(f *serveFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve [-c FILE]",
 		Short: "Serve the page and the HTTP API, and run every part that a file configures",
@@ -44,8 +47,11 @@ a mistake changes nothing.`,
   understudy serve --store postgres://db/app --listen 127.0.0.1:9000`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if c.Flags().Changed("store") {
-				f.store = a.StoreURL
+			switch {
+			case c.Flags().Changed("server"):
+				return usererr.Errorf("%s asks no server: leave --server out, and name the store with --store or in the file", c.Name())
+			case c.Flags().Changed("token-file") && f.overrides.TokenFile == "": // of a variable that is not set: the API would be open to everyone
+				return usererr.Errorf("--token-file is empty")
 			}
 			load := func() (*settings.Server, error) {
 				return settings.ReadWith(f.file, os.Environ(), a.overrides(f, c.Flags().Changed))
@@ -68,19 +74,22 @@ a mistake changes nothing.`,
 		},
 	}
 	c.Flags().StringVarP(&f.file, "config", "c", "", "configuration `FILE`")
-	strictyaml.Bind(c.Flags(), &f.overrides, "listen")
+	strictyaml.Bind(c.Flags(), &f.overrides, "listen", "token_file") // token_file in place of the global flag, which is a client's
 	strictyaml.Bind(c.Flags(), &f.sentinel, "listen")
 	return c
 }
 
 // overrides returns a function that replaces settings of the file with those of the command line.
-func (a *app) overrides(f serveFlags, changed func(flag string) bool) func(*settings.Server) {
+func (a *app) overrides(f *serveFlags, changed func(flag string) bool) func(*settings.Server) {
 	return func(c *settings.Server) {
-		if f.store != "" {
-			c.Store, c.StoreFile = f.store, ""
+		if changed("store") && a.StoreURL != "" {
+			c.Store, c.StoreFile = a.StoreURL, ""
 		}
 		if changed("listen") {
 			c.Listen = f.overrides.Listen
+		}
+		if changed("token-file") {
+			c.Token, c.TokenFile = "", f.overrides.TokenFile
 		}
 		c.LogLevel, c.LogFormat = cmp.Or(a.logLevel, c.LogLevel), cmp.Or(a.logFormat, c.LogFormat)
 		if f.sentinel.Listen == "" {

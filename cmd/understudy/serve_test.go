@@ -8,13 +8,63 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/understudy-ha/understudy/internal/settings"
 	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 )
+
+// Every flag that serve accepts changes what it runs with, or is said here to be for something else.
+func TestFlagsOfServeHaveAnEffect(t *testing.T) {
+	others := map[string]string{
+		"config": "names the file", "output": "what other commands print; serve prints nothing", "server": "is refused", "help": "prints",
+	}
+	newServe := func() (*app, *serveFlags, *cobra.Command) {
+		a, f := &app{stdout: io.Discard, stderr: io.Discard}, &serveFlags{}
+		root := a.root()
+		old, _, err := root.Find([]string{"serve"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := a.serveCommandOf(f)
+		root.RemoveCommand(old)
+		root.AddCommand(c)
+		return a, f, c
+	}
+	var names []string
+	_, _, all := newServe()
+	for _, flags := range []*pflag.FlagSet{all.LocalFlags(), all.InheritedFlags()} {
+		flags.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	}
+	for _, name := range names {
+		if others[name] != "" {
+			continue
+		}
+		a, f, c := newServe()
+		if err := c.ParseFlags([]string{"--" + name, "given"}); err != nil {
+			t.Fatal(err)
+		}
+		before := settings.Server{Token: "of the file", StoreFile: "of the file"}
+		after := before
+		a.overrides(f, c.Flags().Changed)(&after)
+		if reflect.DeepEqual(before, after) {
+			t.Errorf("serve accepts --%s, which has no effect", name)
+		}
+		if after.Token != "" && after.TokenFile != "" || after.Store != "" && after.StoreFile != "" {
+			t.Errorf("--%s does not take the place of what the file says", name)
+		}
+	}
+	if len(names) < 8 {
+		t.Errorf("only the flags %v were found", names)
+	}
+}
 
 // A server under systemd tells when it is ready, that it goes round, when it reads its file again, and when it stops.
 func TestServeTellsSystemd(t *testing.T) {
