@@ -38,6 +38,12 @@ func (a *app) queueActCommand(action dispatch.Action, short, long string) *cobra
 				return usererr.Errorf("%s: --i-know needs IDs: look for each message at the target first", c.CommandPath())
 			case action == dispatch.Retry && mayHaveIt(q.State):
 				return usererr.Errorf("%s: the target may have messages that are "+q.State+", so they are not retried all at once; look for each at the target, then: understudy queue retry --i-know ID…", c.CommandPath())
+			case queue != "" && (blocked || q.State != ""): // of two queues, the one meant could be either
+				given := "--state"
+				if blocked {
+					given = "--all-blocked"
+				}
+				return usererr.Errorf("%s: --queue says where IDs are; %s acts on a queue that is named as the argument", c.CommandPath(), given)
 			case blocked && (q.State != "" || q.Key != ""):
 				return usererr.Errorf("%s: --all-blocked stands alone, without --state and --key", c.CommandPath())
 			case q.Key != "" && q.State == "":
