@@ -126,7 +126,7 @@ func (a *app) nameStore(err error) error {
 }
 
 // actOnEach does one thing with each name, within callTimeout each.
-func (a *app) actOnEach(ctx context.Context, did, noun string, names []string, act func(ctx context.Context, c *client.Client, name string) error) error {
+func (a *app) actOnEach(ctx context.Context, verb, noun string, names []string, act func(ctx context.Context, c *client.Client, name string) error) error {
 	return a.withAPI(ctx, func(ctx context.Context, c *client.Client) error {
 		return forEach(names, func(name string) error {
 			call, cancel := context.WithTimeout(ctx, callTimeout)
@@ -134,7 +134,7 @@ func (a *app) actOnEach(ctx context.Context, did, noun string, names []string, a
 			if err := act(call, c, name); err != nil {
 				return apiError(err)
 			}
-			return a.printDone(did, noun, name)
+			return a.printDone(verb, noun, name)
 		})
 	})
 }
@@ -161,12 +161,12 @@ func forEach(names []string, do func(name string) error) error {
 // errRest follows the error at which a list ended.
 var errRest = errors.New("the rest was not tried")
 
-// removeByAPI deletes something by the API, which bounds the call itself, and says so.
-func (a *app) removeByAPI(ctx context.Context, did, noun, name string, remove func(context.Context, *client.Client) error) error {
+// removeByAPI deletes something by the API, which bounds the call itself, and prints the verb.
+func (a *app) removeByAPI(ctx context.Context, verb, noun, name string, remove func(context.Context, *client.Client) error) error {
 	return a.withAPI(ctx, func(ctx context.Context, c *client.Client) error {
 		if err := remove(ctx, c); err != nil {
 			return err
 		}
-		return a.printDone(did, noun, name)
+		return a.printDone(verb, noun, name)
 	})
 }

@@ -145,7 +145,24 @@ func row(cells ...any) string {
 	return strings.Join(texts, "\t")
 }
 
-// printDone prints what was done to what.
-func (a *app) printDone(did, noun, name string) error {
-	return a.print(map[string]string{"action": did, noun: name}, "%s: %s", did, name)
+// printDone prints what was done to what: in JSON as the verb of the command.
+func (a *app) printDone(verb, noun, name string) error {
+	return a.print(map[string]string{"action": verb, noun: name}, "%s: %s", pastTense(verb), name)
+}
+
+// pastTense is a verb as a table says that it was done.
+func pastTense(verb string) string {
+	switch verb {
+	case "forget":
+		return "forgotten"
+	case "skip", "drop":
+		return verb + "ped"
+	case "retry", string(dispatch.RetryUnknown):
+		return "retried"
+	case "cancel":
+		return "cancelled"
+	case "remove", "retire", "pause", "resume", "acknowledge":
+		return strings.TrimSuffix(verb, "e") + "ed"
+	}
+	return verb
 }

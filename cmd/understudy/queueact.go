@@ -127,7 +127,7 @@ func (t actor) onID(ctx context.Context, queue, id string) error {
 	if err := act(ctx, queue, id, operator()); err != nil {
 		return apiError(err)
 	}
-	return t.app.print(map[string]string{"queue": queue, "id": id, "action": string(t.action)}, "%s: %s in %s", t.action, id, queue)
+	return t.app.print(map[string]string{"queue": queue, "id": id, "action": string(t.action)}, "%s: %s in %s", pastTense(string(t.action)), id, queue)
 }
 
 // onBlocked acts on the messages that block a key. Those that the target may have are never retried all at once.
