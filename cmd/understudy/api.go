@@ -83,6 +83,10 @@ func (a *app) withAPIOn(ctx context.Context, running bool, open func(context.Con
 
 // serverClient returns a client of the server that the flags name. Nothing is sent yet.
 func (a *app) serverClient() (*client.Client, error) {
+	a.warnOfVariables()
+	if a.serverErr != nil {
+		return nil, a.serverErr
+	}
 	token, err := tokenIn(a.tokenFile)
 	if err != nil {
 		return nil, err

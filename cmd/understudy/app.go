@@ -8,11 +8,12 @@ import (
 	"os/user"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/understudy-ha/understudy/internal/instance"
 	"github.com/understudy-ha/understudy/internal/outagelog"
 	"github.com/understudy-ha/understudy/internal/settings"
 	"github.com/understudy-ha/understudy/internal/usererr"
-	"github.com/understudy-ha/understudy/store/open"
 )
 
 const (
@@ -35,9 +36,14 @@ type app struct {
 	output, logLevel, logFormat string
 	// serverURL is asked instead of the store, with the token in tokenFile; see resolveEndpoint.
 	serverURL, tokenFile string
+	serverErr            error  // what is wrong with the server that the environment names
+	storeNamed           bool   // by a flag or the environment
+	storeFile            string // the file that has the store's URL, if the environment names one
+	storeErr             error  // why there is no store: StoreURL is ""
 	command              string // that was given, by its path
 	keeps                string // what the store of such a command must keep; see keeping
-	noDefault            error  // why there is no store where none is named
+	flags                *pflag.FlagSet
+	warnedOfVariables    bool
 }
 
 // prepare checks the global flags.
@@ -48,17 +54,7 @@ func (a *app) prepare() error {
 	if err := a.logAs(cmp.Or(a.logLevel, os.Getenv("UNDERSTUDY_LOG_LEVEL")), cmp.Or(a.logFormat, os.Getenv("UNDERSTUDY_LOG_FORMAT"))); err != nil {
 		return err
 	}
-	if err := a.resolveEndpoint(); err != nil {
-		return err
-	}
-	if a.StoreURL == "" && !a.usesServer() {
-		url, err := open.DefaultURL()
-		if err != nil { // the command may need no store, or have one from a file
-			a.noDefault = usererr.Errorf("no --store is given and there is no state directory: %v", err)
-		}
-		a.StoreURL = url
-	}
-	return nil
+	return a.resolveEndpoint()
 }
 
 // logAs makes the log of a level and a format; "" is the default.
@@ -89,6 +85,7 @@ func inMillis(_ []string, a slog.Attr) slog.Attr {
 
 // warnOfExposed warns once of files with secrets that other users can read.
 func (a *app) warnOfExposed(named ...any) {
+	named = append(named, &settings.Server{StoreFile: a.storeFile})
 	if w := settings.ExposedWarning(settings.ExposedFiles(named...)); w != "" {
 		a.Log.Warn("secrets can be read by other users", "warning", w)
 	}

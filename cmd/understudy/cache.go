@@ -60,19 +60,34 @@ func (h *cacheHTTP) client() (*client.Client, error) {
 	if h.wait < 0 || h.wait > 5*time.Minute {
 		return nil, usererr.Errorf("--timeout %v: use up to 5m", h.wait)
 	}
+	h.warnOfVariables()
 	token, err := tokenIn(h.tokenFile)
 	if err != nil {
 		return nil, err
 	}
-	url := cmp.Or(h.url, os.Getenv("UNDERSTUDY_CACHE_HTTP"), h.serverURL, "http://"+settings.DefaultListen())
-	if h.command.Flags().Changed("server") {
-		url = h.serverURL
+	url := h.serverURL
+	if !h.command.Flags().Changed("server") {
+		if url = h.url; url == "" {
+			url, err = h.defaultPeer()
+		}
+	}
+	if err != nil {
+		return nil, err
 	}
 	c, err := client.New(client.Config{URL: url, Token: token})
 	if err != nil {
 		return nil, usererr.Errorf("--server: %v", err)
 	}
 	return c, nil
+}
+
+// defaultPeer returns the URL of the peer that is asked over HTTP where no flag names one.
+func (a *app) defaultPeer() (string, error) {
+	const variable = "UNDERSTUDY_CACHE_HTTP"
+	if url := os.Getenv(variable); url != "" {
+		return url, checkServerURL(variable, url)
+	}
+	return cmp.Or(a.serverURL, "http://"+settings.DefaultListen()), a.serverErr
 }
 
 // ask lets f ask a peer within callTimeout beyond the wait.

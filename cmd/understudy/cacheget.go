@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -45,6 +44,13 @@ asked in turn: the next when one does not answer.
   UNDERSTUDY_CACHE=tcp://127.0.0.1:7801 understudy cache get customer-7 --after now -o json`,
 		Args: exactly("KEY"),
 		RunE: func(c *cobra.Command, args []string) error {
+			a.warnOfVariables()
+			if len(f.servers) == 0 {
+				var err error
+				if f.servers, err = a.defaultPeers(); err != nil {
+					return err
+				}
+			}
 			cfg, o, err := f.complete(time.Now())
 			if err != nil {
 				return err
@@ -68,17 +74,21 @@ asked in turn: the next when one does not answer.
 	return c
 }
 
-func (f *cacheGetFlags) complete(now time.Time) (cfg client.Config, o client.Options, err error) {
-	if len(f.servers) == 0 {
-		for addr := range strings.SplitSeq(os.Getenv("UNDERSTUDY_CACHE"), ",") {
-			if addr = strings.TrimSpace(addr); addr != "" {
-				f.servers = append(f.servers, addr)
-			}
+// defaultPeers are asked where no flag names any.
+func (a *app) defaultPeers() (servers []string, err error) {
+	for addr := range strings.SplitSeq(os.Getenv("UNDERSTUDY_CACHE"), ",") {
+		if addr = strings.TrimSpace(addr); addr != "" {
+			servers = append(servers, addr)
 		}
 	}
-	if len(f.servers) == 0 {
-		f.servers = []string{cmp.Or(os.Getenv("UNDERSTUDY_CACHE_HTTP"), os.Getenv("UNDERSTUDY_SERVER"), "http://"+settings.DefaultListen())}
+	if len(servers) > 0 {
+		return servers, nil
 	}
+	peer, err := a.defaultPeer()
+	return []string{peer}, err
+}
+
+func (f *cacheGetFlags) complete(now time.Time) (cfg client.Config, o client.Options, err error) {
 	if f.overHTTP() && len(f.servers) > 1 {
 		return cfg, o, usererr.Errorf("--server %s: over HTTP one peer is asked; several are asked at their addresses for clients, tcp://HOST:PORT", f.servers[0])
 	}

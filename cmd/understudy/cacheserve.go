@@ -55,6 +55,7 @@ SIGINT, SIGTERM and SIGHUP stop it: fetches under way are given up, and the othe
     --source-url 'https://origin.example/items/{key}' --data /var/lib/understudy/cache`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			a.warnOfVariables()
 			if err := f.complete(c.Flags().Changed); err != nil {
 				return err
 			}
@@ -75,6 +76,7 @@ func (f *cacheServeFlags) register(c *cobra.Command) {
 	fs.StringArrayVar(&f.headers, "source-header", nil, "send this header to the origin's URL, `'NAME: VALUE'`; repeat for more")
 	fs.StringArrayVar(&f.curvePeers, "curve-peer", nil, "public key of a peer, `URL=KEY`; repeat for each other peer, including peers to be added later")
 	fs.StringVar(&f.http.Listen, "http", settings.DefaultListen(), "serve HTTP, the page and /metrics on this `ADDRESS`, HOST:PORT; empty: not at all")
+	strictyaml.MarkKey(fs, "http", &f.http, "listen")
 	strictyaml.Bind(fs, &f.Cache)
 	strictyaml.Bind(fs, &f.origin)
 	strictyaml.Bind(fs, &f.http, "token_file", "tls_cert", "tls_key", "behind_tls")

@@ -44,7 +44,10 @@ all that is promised was kept, 1 if not.`,
 			if f.Self, err = os.Executable(); err != nil {
 				return err
 			}
-			if c.Flags().Changed("store") || os.Getenv("UNDERSTUDY_STORE") != "" {
+			if a.storeNamed {
+				if err := a.needStore(); err != nil {
+					return err
+				}
 				f.StoreURL = a.StoreURL
 			}
 			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGHUP) // the terminal went away

@@ -74,6 +74,7 @@ func (f *doctorFlags) complete(a *app) (err error) {
 	if f.config, err = settings.Read(f.file); err != nil {
 		return err
 	}
+	a.flags = nil // what is in the environment has been read, as serve reads it
 	if f.config.Store != "" && !f.storeGiven {
 		a.StoreURL = f.config.Store
 	}
@@ -111,7 +112,7 @@ func (a *app) doctor(ctx context.Context, f doctorFlags) error {
 	defer st.Close()
 	found, err := doctor.Examine(ctx, st, doctor.Config{
 		Name: f.session.Name, Timing: f.session.Timing(), StopGrace: f.role.StopGrace, Opening: time.Since(began), Servers: servers, Takeovers: f.takeovers(),
-		Exposed: settings.ExposedFiles(f.secretFiles()...),
+		Exposed: settings.ExposedFiles(f.secretFiles(a.storeFile)...),
 	})
 	if err != nil {
 		return err
@@ -128,9 +129,9 @@ func (f *doctorFlags) asked() (*doctor.Servers, error) {
 	return doctor.NewServers(f.servers, token)
 }
 
-// secretFiles is what names files with secrets: the server's file, and the command line.
-func (f *doctorFlags) secretFiles() []any {
-	named := []any{&settings.Server{TokenFile: f.tokenFile}}
+// secretFiles is what names files with secrets: the server's file, the command line, and the environment, which names storeFile.
+func (f *doctorFlags) secretFiles(storeFile string) []any {
+	named := []any{&settings.Server{TokenFile: f.tokenFile, StoreFile: storeFile}}
 	if f.config != nil {
 		named = append(named, f.config)
 	}

@@ -4,12 +4,15 @@ import (
 	"context"
 	"net/url"
 	"os"
+	"strings"
 
 	"github.com/understudy-ha/understudy/internal/instance"
 	"github.com/understudy-ha/understudy/internal/settings"
+	"github.com/understudy-ha/understudy/internal/strictyaml"
 	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/internal/usererr"
 	"github.com/understudy-ha/understudy/store"
+	"github.com/understudy-ha/understudy/store/open"
 )
 
 // resolveEndpoint decides whether commands use the store or a server: a flag goes before the
@@ -18,24 +21,64 @@ func (a *app) resolveEndpoint() error {
 	switch {
 	case a.serverURL != "" && a.StoreURL != "":
 		return usererr.Errorf("--store and --server exclude each other: a server is on its own store")
-	case a.serverURL == "" && a.StoreURL == "":
-		a.serverURL, a.StoreURL = os.Getenv("UNDERSTUDY_SERVER"), os.Getenv("UNDERSTUDY_STORE")
-	}
-	if a.serverURL == "" {
+	case a.serverURL != "":
+		return checkServerURL("--server", a.serverURL)
+	case a.StoreURL != "":
+		a.storeNamed = true
 		return nil
 	}
-	to, err := url.Parse(a.serverURL)
-	if err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https" {
-		return usererr.Errorf("--server %q: use http://HOST:PORT or https://HOST:PORT", termtext.URL(a.serverURL))
+	// A variable that is wrong fails only the commands that use it: needStore and serverClient return what is wrong.
+	if a.serverURL = os.Getenv(serverVariable); a.serverURL != "" {
+		a.serverErr = checkServerURL(serverVariable, a.serverURL)
+	}
+	a.StoreURL, a.storeFile, a.storeErr = settings.EnvironmentStore(os.Environ())
+	if a.storeNamed = a.StoreURL != "" || a.storeErr != nil; a.storeNamed || a.usesServer() {
+		return nil
+	}
+	if a.StoreURL, a.storeErr = open.DefaultURL(); a.storeErr != nil { // the command may need no store, or have one from a file
+		a.storeErr = usererr.Errorf("no --store is given and there is no state directory: %v", a.storeErr)
 	}
 	return nil
+}
+
+// serverVariable has the URL of the server that commands ask by default.
+const serverVariable = "UNDERSTUDY_SERVER"
+
+// checkServerURL checks a URL that a flag or a variable says.
+func checkServerURL(from, text string) error {
+	to, err := url.Parse(text)
+	if err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https" {
+		return usererr.Errorf("%s %q: use http://HOST:PORT or https://HOST:PORT", from, termtext.URL(text))
+	}
+	return nil
+}
+
+// warnOfVariables logs once which variables of the environment have no effect on the command. Unknown ones are one kind: with a
+// typo in UNDERSTUDY_STORE, each host has a store of its own. The others set keys of the server's file that the command has flags for.
+// All other keys are left out: a container has one environment for the server and for all commands in it.
+func (a *app) warnOfVariables() {
+	if a.warnedOfVariables {
+		return
+	}
+	a.warnedOfVariables = true
+	for _, w := range settings.UnknownVariables(os.Environ()) {
+		a.Log.Warn(w)
+	}
+	unread := settings.ServerVariables(os.Environ(), func(k strictyaml.EnvKey) bool {
+		f := k.FlagIn(a.flags)
+		return f != nil && !f.Changed
+	})
+	if len(unread) > 0 {
+		a.Log.Warn("only serve reads these variables; this command has flags for them", "variables", strings.Join(unread, " "))
+	}
 }
 
 // needStore refuses a command that a server cannot do when there is no store, and one about queues, or what else its noun keeps, on
 // a store that never keeps any, by its URL: before anything connects to a store that may be down.
 func (a *app) needStore() error {
-	if a.StoreURL == "" && a.noDefault != nil {
-		return a.noDefault
+	a.warnOfVariables()
+	if a.StoreURL == "" && a.storeErr != nil {
+		return a.storeErr
 	}
 	if a.StoreURL == "" {
 		return usererr.Errorf("%s works on the store itself: give --store", a.command)

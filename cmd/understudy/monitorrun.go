@@ -183,7 +183,9 @@ func (f *monitorRunFlags) complete(changed func(string) bool) (*settings.Server,
 
 // printAsFile prints the settings as a file, on the store that was named.
 func (a *app) printAsFile(cfg *settings.Server) error {
-	cfg.Store = a.StoreURL
+	if cfg.StoreFile = a.storeFile; cfg.StoreFile == "" { // a URL that has a file of its own may have a password
+		cfg.Store = a.StoreURL
+	}
 	_, err := fmt.Fprint(a.stdout, strictyaml.Written(reflect.ValueOf(*cfg)))
 	return err
 }

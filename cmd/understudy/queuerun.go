@@ -112,6 +112,7 @@ func (f *queueRunFlags) register(c *cobra.Command) {
 	fs.StringVar(&f.scabbard, "scabbard", "", "submit to the scabbard services of a Splinter node at this `URL`; keys are CIRCUIT::SERVICE")
 	fs.StringSliceVar(&f.also, "also", nil, "with --scabbard: other services of the circuits (`URL` is https://HOST/scabbard/CIRCUIT/SERVICE), asked for what their own service does not know or decide")
 	fs.StringVar(&f.frontFlags.Listen, "front", "", "answer on this `ADDRESS` as a ledger would: what is submitted there goes into the queue")
+	strictyaml.MarkKey(fs, "name", new(settings.Server), "name")
 	strictyaml.More(fs, "sawtooth", "scabbard", "also", "front")
 	strictyaml.Bind(fs, &f.Queue)
 	strictyaml.Bind(fs, &f.hook)

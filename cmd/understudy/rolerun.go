@@ -107,6 +107,7 @@ func (a *app) runProgram(ctx context.Context, f *programFlags, argv []string, pa
 	if err := a.needStore(); err != nil {
 		return err
 	}
+	a.warnOfExposed()
 	return a.Run(ctx, instance.Opening{Patient: patient}, f.session.Instance(), func(ctx context.Context, st store.Store, k *lease.Keeper) error {
 		return run(ctx, st, k, program)
 	})

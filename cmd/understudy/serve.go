@@ -67,6 +67,7 @@ a mistake changes nothing.`,
 				return err
 			}
 			settings.LogEnvironment(a.Log, settings.Environment(), os.Environ())
+			a.warnedOfVariables = true
 			if cfg.Store != "" {
 				a.StoreURL = cfg.Store
 			}

@@ -7,7 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/understudy-ha/understudy/internal/settings"
 	"github.com/understudy-ha/understudy/internal/shardagent"
+	"github.com/understudy-ha/understudy/internal/strictyaml"
 	"github.com/understudy-ha/understudy/internal/usererr"
 	"github.com/understudy-ha/understudy/shard"
 )
@@ -57,6 +59,9 @@ An unsafe timing is refused: T ≥ 3·I + T/5, in which the fence closes.`,
 		},
 	}
 	f.Register(c.Flags())
+	for _, key := range []string{"interval", "timeout"} { // of a session, as the server's
+		strictyaml.MarkKey(c.Flags(), key, new(settings.Server), key)
+	}
 	return c
 }
 

@@ -5,10 +5,12 @@ import (
 	"log/slog"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/understudy-ha/understudy/internal/strictyaml"
+	"github.com/understudy-ha/understudy/internal/usererr"
 )
 
 // envPrefix starts the names of all variables of the environment that this program knows.
@@ -16,10 +18,39 @@ const envPrefix = "UNDERSTUDY_"
 
 // overrides puts what the environment says in the place of what the file says.
 func (c *Server) overrides(environ []string) ([]strictyaml.EnvKey, error) {
-	guarded := slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, envPrefix+"TERM=") && v != envPrefix+"TERM=" })
-	return strictyaml.TakeEnv(c, envPrefix, environ, func(name string) bool {
-		return guarded && name == envPrefix+"NAME" // it is that of the program's guard
-	})
+	return strictyaml.TakeEnv(c, envPrefix, environ, setByGuard(environ))
+}
+
+// setByGuard reports of variables whether the guard of this program has set them, and not its user.
+func setByGuard(environ []string) func(name string) bool {
+	guarded := strictyaml.Variables(envPrefix, environ)[envPrefix+"TERM"] != ""
+	return func(name string) bool { return guarded && name == envPrefix+"NAME" }
+}
+
+// EnvironmentStore returns the URL of the store that the environment names, as for a server without a file, and the file
+// that it was read from; "" is none.
+func EnvironmentStore(environ []string) (url, file string, err error) {
+	const plain, inFile = envPrefix + "STORE", envPrefix + "STORE_FILE"
+	said := strictyaml.Variables(envPrefix, environ)
+	if url, file = said[plain], said[inFile]; file == "" {
+		return url, "", nil
+	}
+	if url != "" {
+		return "", "", usererr.Errorf("%s and %s, in the environment, exclude each other", plain, inFile)
+	}
+	url, err = ReadSecret(inFile, file)
+	return url, file, err
+}
+
+// ServerVariables returns the variables of the environment that set a key of the server's file for which is returns true.
+func ServerVariables(environ []string, is func(strictyaml.EnvKey) bool) (names []string) {
+	said, guards := strictyaml.Variables(envPrefix, environ), setByGuard(environ)
+	for _, k := range strictyaml.EnvKeys(reflect.TypeFor[Server](), envPrefix) {
+		if said[k.Name] != "" && !guards(k.Name) && is(k) {
+			names = append(names, k.Name)
+		}
+	}
+	return names
 }
 
 // LogEnvironment logs which keys the environment sets, and which of its variables are unknown.
@@ -32,15 +63,17 @@ func LogEnvironment(log *slog.Logger, taken []strictyaml.EnvKey, environ []strin
 	}
 }
 
-// UnknownVariables returns a warning for each variable that has this program's prefix and is not known.
+// UnknownVariables returns a warning for each variable that has this program's prefix, a value, and is not known.
 func UnknownVariables(environ []string) []string {
 	known := otherVariables()
 	for _, k := range strictyaml.EnvKeys(reflect.TypeFor[Server](), envPrefix) {
 		known = append(known, k.Name)
 	}
 	var out []string
-	for name := range strictyaml.Variables(envPrefix, environ) {
-		if slices.Contains(known, name) || slices.ContainsFunc(otherPrefixes(), func(p string) bool { return strings.HasPrefix(name, p) }) {
+	inPod := slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, "KUBERNETES_SERVICE_HOST=") })
+	for name, value := range strictyaml.Variables(envPrefix, environ) {
+		if value == "" || inPod && ofService.MatchString(name) ||
+			slices.Contains(known, name) || slices.ContainsFunc(otherPrefixes(), func(p string) bool { return strings.HasPrefix(name, p) }) {
 			continue
 		}
 		out = append(out, fmt.Sprintf("%s is set in the environment: unknown variable, ignored%s", name, strictyaml.DidYouMean(name, known)))
@@ -48,6 +81,9 @@ func UnknownVariables(environ []string) []string {
 	slices.Sort(out)
 	return out
 }
+
+// ofService are the variables that Kubernetes sets in each pod for a Service whose name starts with "understudy".
+var ofService = regexp.MustCompile(`_SERVICE_HOST$|_SERVICE_PORT(_[A-Z0-9_]+)?$|_PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?$`)
 
 // otherVariables are those that are no keys: of commands that ask a server, and those that
 // programs get which this one runs.
@@ -58,7 +94,7 @@ func otherVariables() []string {
 		"ROLE", "ID", "NAME", "TERM", "PLACE", "JOB", "SCHEDULED",
 		"QUEUE", "BATCH", "KEY", "SEQUENCE", "ATTEMPT", "CONTENT_TYPE", "HEADERS", "ORIGIN",
 		"SHARD", "NODE", "EPOCH", "EVENT", "FROM", "TO", "WHEN",
-		"PROVE", "SEED", "REQUIRE_BACKENDS", "SHOTS", "SERVER", "GATE", "OLD", "OTHER",
+		"PROVE", "SEED", "SOAK", "REQUIRE_BACKENDS", "POSTGRES_BIN", "REDIS_SERVER", "SABLEDB", "SHOTS", "SERVER", "GATE", "OLD", "OTHER",
 	} {
 		out = append(out, envPrefix+name)
 	}

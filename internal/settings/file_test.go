@@ -114,7 +114,14 @@ func TestEnvironmentIsUnambiguous(t *testing.T) {
 	if of["UNDERSTUDY_MONITOR_KEEP_ALARMS"] != "monitor.keep_alarms" {
 		t.Errorf("%v", of)
 	}
-	got := UnknownVariables([]string{"UNDERSTUDY_LISEN=x", "UNDERSTUDY_STORE=x", "UNDERSTUDY_EVENT_ID=3", "UNDERSTUDY_TERM=1", "UNDERSTUDY_PLACE=1", "UNDERSTUDY_SCHEDULED=1", "UNDERSTUDY_HEADERS={}", "PATH=/"})
+	links := []string{"UNDERSTUDY_SERVICE_HOST=x", "UNDERSTUDY_WEB_SERVICE_PORT_HTTP=1", "UNDERSTUDY_PORT=x", "UNDERSTUDY_PORT_7600_TCP_ADDR=x"}
+	if got := UnknownVariables(links); len(got) != len(links) {
+		t.Errorf("outside of a pod: %q", got)
+	}
+	if got := UnknownVariables(append(links, "KUBERNETES_SERVICE_HOST=x")); len(got) > 0 {
+		t.Errorf("in a pod: %q", got)
+	}
+	got := UnknownVariables([]string{"UNDERSTUDY_LISEN=x", "UNDERSTUDY_STROE=", "UNDERSTUDY_STORE=x", "UNDERSTUDY_EVENT_ID=3", "UNDERSTUDY_TERM=1", "UNDERSTUDY_PLACE=1", "UNDERSTUDY_SCHEDULED=1", "UNDERSTUDY_HEADERS={}", "PATH=/"})
 	if len(got) != 1 || !strings.HasSuffix(got[0], `did you mean "UNDERSTUDY_LISTEN"?`) {
 		t.Errorf("%q", got)
 	}

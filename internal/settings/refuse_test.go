@@ -119,3 +119,24 @@ func TestEnvironmentSaysASecretOnce(t *testing.T) {
 		t.Errorf("the file: %v", err)
 	}
 }
+
+// Commands without a file read the store of the environment as a server does.
+func TestStoreOfTheEnvironment(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "url")
+	if err := os.WriteFile(file, []byte("postgres://db/app\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, environ := range [][]string{
+		nil, {"UNDERSTUDY_STORE=redis://h"}, {"UNDERSTUDY_STORE_FILE=" + file}, {"UNDERSTUDY_STORE=", "UNDERSTUDY_STORE_FILE=" + file}, {"UNDERSTUDY_STORE=redis://h", "UNDERSTUDY_STORE_FILE="},
+		{"UNDERSTUDY_STORE=redis://h", "UNDERSTUDY_STORE_FILE=" + file}, {"UNDERSTUDY_STORE_FILE=" + file + ".missing"}, {"UNDERSTUDY_STORE_FILE=" + os.DevNull},
+	} {
+		url, _, err := EnvironmentStore(environ)
+		server, wrong := ReadWith("", environ, func(*Server) {})
+		if (err == nil) != (wrong == nil) || err == nil && url != server.Store {
+			t.Errorf("%q: a command has %q, %v; the server %v", environ, url, err, wrong)
+		}
+		if err != nil && !refused(err) {
+			t.Errorf("%q: %v is not an error of the user's", environ, err)
+		}
+	}
+}

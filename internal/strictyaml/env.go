@@ -20,6 +20,7 @@ type EnvKey struct {
 	index  []int
 	shared []int // of the struct that it stands in
 	key    Key   // there
+	within reflect.Type
 }
 
 // EnvKeys are the keys of a struct that the environment can say, in variables that begin with the prefix.
@@ -35,7 +36,7 @@ func envKeysBelow(t reflect.Type, prefix, path string, index []int) []EnvKey {
 		}
 		switch {
 		case isScalar(of):
-			out = append(out, EnvKey{prefix + strings.ToUpper(strings.ReplaceAll(name, ".", "_")), name, at, index, k})
+			out = append(out, EnvKey{prefix + strings.ToUpper(strings.ReplaceAll(name, ".", "_")), name, at, index, k, t})
 		case of.Kind() == reflect.Struct:
 			out = append(out, envKeysBelow(of, prefix, name+".", at)...)
 		}

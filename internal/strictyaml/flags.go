@@ -25,10 +25,34 @@ func Bind(fs *pflag.FlagSet, v any, only ...string) {
 		if !bind(fs, k, f) {
 			continue
 		}
+		MarkKey(fs, k.Flag, v, k.Name)
 		if k.More {
 			More(fs, k.Flag)
 		}
 	}
+}
+
+// keyOfFlag names the setting that a flag is: the type of the struct, and the key.
+const keyOfFlag = "understudy_key"
+
+// MarkKey says that a flag, which was made otherwise, is a setting of a struct, as Bind does of the flags that it makes.
+func MarkKey(fs *pflag.FlagSet, flag string, v any, key string) {
+	if err := fs.SetAnnotation(flag, keyOfFlag, []string{reflect.TypeOf(v).Elem().String(), key}); err != nil {
+		panic(err) // there is no such flag
+	}
+}
+
+// FlagIn returns the flag that is the key, or names the file of its value; nil without one.
+func (k EnvKey) FlagIn(fs *pflag.FlagSet) (found *pflag.Flag) {
+	if fs == nil {
+		return nil
+	}
+	fs.VisitAll(func(f *pflag.Flag) {
+		if of := f.Annotations[keyOfFlag]; len(of) > 0 && of[0] == k.within.String() && (of[1] == k.key.Name || of[1] == k.key.Name+"_file") {
+			found = f
+		}
+	})
+	return found
 }
 
 // bind makes the flag, if the setting is of a kind that a flag can set.
