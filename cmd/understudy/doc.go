@@ -1,21 +1,26 @@
 // Command understudy keeps one primary per role, delivers messages in order, and more, on the database that its users
 // already run. See `understudy --help`.
 //
-// The package is the command line alone: a file for each noun, and more where a noun has many verbs (shard.go,
-// shardact.go, shardshow.go). The method that makes a command is named after it: "monitor config apply" is
+// The package is the command line alone. The method that makes a command is named after it: "monitor config apply" is
 // monitorConfigApplyCommand. Verbs that differ in little come from one method (queueActCommand, jobActCommand, storeVerb, and
-// dropCommand for "monitor sink" and "monitor path"), and the smallest verbs from that of their noun ("store path" from storeCommand). What
-// all use:
+// dropCommand for "monitor sink" and "monitor path"), and the smallest verbs from that of their noun ("store path" from storeCommand).
+//
+// # Files of one noun
+//
+// Each noun has a file, and more where it has many verbs: queue.go, queueact.go, queueadd.go, queuelist.go, queuerun.go.
+//
+// # Files that all share
 //
 //	main.go         what the program does when it has started itself again (a watcher, the release of a lease, the launch of a
 //	                node); otherwise run (root.go)
 //	root.go         the root command and the global flags; app.go has their values, the log and the timeouts
-//	endpoint.go     whether a command uses a server or a store, and opens the store
-//	api.go          how a command calls the API: callAPI, apiRunE, withAPI, withRunningAPI; httpclient.go is the client's transport
+//	endpoint.go     whether a command uses a server or a store, opens the store, and warns of variables without effect
+//	api.go          how a command calls the API: callAPI, apiRunE, withAPI, withRunningAPI, withAPIOn, which decides where the API
+//	                is; httpclient.go is the client's transport
 //	lookagain.go    how a command that watches or waits reads the same thing again and again
 //	inprocess.go    the API that answers within this process
 //	apierror.go     what an error of the API means; exit.go: the exit code of an error
-//	args.go         checks of arguments; help.go: the help text
+//	args.go         checks of arguments; input.go: what a command reads; help.go: the help text; manpages.go: the manual pages
 //	print.go        tables, facts and JSON; format.go: times, durations and numbers in them
 //
 // A command that reads or changes something calls the API, through api/client. The exceptions:
@@ -23,7 +28,9 @@
 //   - These open the store themselves: the commands that run something on it, "doctor" and "store …". needStore (endpoint.go)
 //     refuses them if only a server is named.
 //   - "source beat" calls a server's API with --server, and else stores the heartbeat itself (sourcebeat.go).
-//   - "cache …" calls the API of a cache peer, named by --server or else this host's (cache.go); "cache serve" needs no store.
+//   - "cache …" calls the API of a cache peer: the one at --server, else at $UNDERSTUDY_CACHE_HTTP or $UNDERSTUDY_SERVER, else this host's
+//     (cache.go). "cache get" also speaks the cache's own protocol (tcp://…), "cache serve" needs no store, and "cache keygen" and
+//     "cache repair" call nothing.
 //
 // Other packages do the work: internal/settings declares
 // the settings (flags, variables and keys), internal/server runs the parts, internal/shardagent runs the agent of a
@@ -32,14 +39,18 @@
 //
 // # Where to add a flag
 //
-//   - A global one is registered in root.go, a field of app, and checked in prepare (app.go). What changes the output is asked for
-//     by a.json(), in print.go and in the commands that print for themselves.
+//   - A global one is registered in root.go, a field of app, and checked in prepare (app.go). A command tests a.json() to choose
+//     between table and JSON.
 //   - One of a command alone is registered where the command is made.
-//   - One that is also a key of the server's file is a field in internal/settings, which strictyaml.Bind makes a flag of, for the
-//     commands that name it (a list becomes a flag only with a flag tag, a map never): --name, --address, --interval and --timeout of
-//     "role run" are fields of settings.Server, --holders, --with, --stop-grace and --pass-store of settings.Role.
+//   - One that is also a key of the server's file is a field in internal/settings, of which strictyaml.Bind makes a flag (of a list only with
+//     a flag tag, of a map never). With names it takes those keys: --name, --address, --interval and --timeout of "role run" are fields of
+//     settings.Server, --holders, --with, --stop-grace and --pass-store of settings.Role. Without names it takes EVERY key: a new key of a queue, a
+//     job, the cache or a shard is at once a flag of "queue run", "job run", "cache serve" or "shard agent".
+//   - File, environment and flags become one in settings.ReadWith. A flag of "serve" also needs a line in overrides (serve.go);
+//     without it the flag is accepted and has no effect. TestFlagsOfServeHaveAnEffect goes through all.
 //   - One about the program that "role run", "role once" and "job run" run is a field of settings.Role, named in
-//     programFlags.register (rolerun.go), and again of settings.Job, for the file (flag:"-", or "job run" has it twice). It goes on in instance.Program, which runProgram,
+//     programFlags.register (rolerun.go), and again of settings.Job, for the file, with flag:"-": otherwise the flag is registered twice, and
+//     pflag panics. It goes on in instance.Program, which runProgram,
 //     internal/server/roles.go and jobs.go make, and in guard.Config if the guard acts on it; what only sets the program's
 //     environment is in guard.Config.Env, which the watchers get, too. What a watcher must know of it is an argument of the watcher from its start (internal/guard/watcher.go).
 //   - One that selects what is listed goes through client.KeyQuery (or another query), the handler in api/, dispatch.KeyQuery and each
@@ -48,4 +59,18 @@
 //
 // Its text is in the command's help and, by hand, in the page of docs/ about the part; manual pages, completions and
 // docs/understudy.yaml (of internal/settings/example.yaml) are made. testdata/script/ has the tests.
+//
+// # Where to add a command
+//
+// Follow "queue remove" through the layers:
+//
+//	cmd/understudy   queueRemoveCommand (queue.go), listed in queueCommands; testdata/script/queue.txt
+//	api/client       Client.RemoveQueue; what goes over the wire is a type of api/apitype
+//	api              the route and its handler (removal.go), its description (operations_removal_test.go; others: operations_test.go),
+//	                 and openapi.json, which go test ./api -run TestOpenAPI -update writes
+//	dispatch         Admin.RemoveQueue (admin.go), which says what it promises; dispatchtest tests that of every store
+//	store/sqlite     queue_remove.go
+//	store/postgres   queue_admin.go, and functions/queue_admin.sql
+//	internal/memstore/queues  act.go
+//	docs             the page of the part (dispatch.md), and CHANGELOG.md
 package main

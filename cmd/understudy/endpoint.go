@@ -73,8 +73,8 @@ func (a *app) warnOfVariables() {
 	}
 }
 
-// needStore refuses a command that a server cannot do when there is no store, and one about queues, or what else its noun keeps, on
-// a store that never keeps any, by its URL: before anything connects to a store that may be down.
+// needStore fails if no store is named. It also fails if the store's kind, by its URL, cannot hold what the command's
+// noun needs; nothing is connected.
 func (a *app) needStore() error {
 	a.warnOfVariables()
 	if a.StoreURL == "" && a.storeErr != nil {

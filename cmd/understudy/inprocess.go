@@ -16,7 +16,8 @@ import (
 	"github.com/understudy-ha/understudy/store"
 )
 
-// inProcessError is apiError for an API that this process serves to itself, which has no log of its own.
+// inProcessError is apiError for an API that this process serves to itself: its errors are logged in this command's log,
+// just before.
 func inProcessError(err error) error {
 	err = apiError(err)
 	if coded, ok := err.(codedError); ok && coded.code == "internal" { // not one within another, whose words are needed

@@ -130,7 +130,7 @@ func Read(path string) (*Server, error) {
 }
 
 // ReadWith is Read with another environment, and with what the command line says,
-// which goes before both.
+// which goes before both: here file, environment and flags become one.
 func ReadWith(path string, environ []string, flags func(*Server)) (*Server, error) {
 	c := &Server{file: path}
 	if path != "" {

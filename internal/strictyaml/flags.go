@@ -13,7 +13,7 @@ import (
 // moreFlags marks flags that --help lists under a heading of their own.
 const moreFlags = "understudy_more"
 
-// Bind makes a flag of each setting of a struct that has one value, or of the settings that are named: the flag's
+// Bind makes a flag of each setting of a struct that has one value, or only of the settings that are named: the flag's
 // name, default and help are those of the setting. Lists get a flag only when a "flag" tag names it.
 func Bind(fs *pflag.FlagSet, v any, only ...string) {
 	s := reflect.ValueOf(v).Elem()
