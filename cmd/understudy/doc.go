@@ -46,7 +46,7 @@
 //     a flag tag, of a map never). With names it takes those keys: --name, --address, --interval and --timeout of "role run" are fields of
 //     settings.Server, --holders, --with, --stop-grace and --pass-store of settings.Role. Without names it takes EVERY key: a new key of a queue, a
 //     job, the cache or a shard is at once a flag of "queue run", "job run", "cache serve" or "shard agent".
-//   - File, environment and flags become one in settings.ReadWith. A flag of "serve" also needs a line in overrides (serve.go);
+//   - File, environment and flags become one in settings.ReadWith. A flag of "serve" also needs a line in applyFlags (serve.go);
 //     without it the flag is accepted and has no effect. TestFlagsOfServeHaveAnEffect goes through all.
 //   - One about the program that "role run", "role once" and "job run" run is a field of settings.Role, named in
 //     programFlags.register (rolerun.go), and again of settings.Job, for the file, with flag:"-": otherwise the flag is registered twice, and

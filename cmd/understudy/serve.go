@@ -18,9 +18,9 @@ import (
 // serveFlags are what the command line says of the server. It goes before the environment,
 // and that before the file.
 type serveFlags struct {
-	file      string
-	overrides settings.Server
-	sentinel  settings.Sentinel
+	file     string
+	server   settings.Server
+	sentinel settings.Sentinel
 }
 
 func (a *app) serveCommand() *cobra.Command { return a.serveCommandOf(new(serveFlags)) }
@@ -50,11 +50,11 @@ a mistake changes nothing.`,
 			switch {
 			case c.Flags().Changed("server"):
 				return usererr.Errorf("%s asks no server: leave --server out, and name the store with --store or in the file", c.Name())
-			case c.Flags().Changed("token-file") && f.overrides.TokenFile == "": // of a variable that is not set: the API would be open to everyone
+			case c.Flags().Changed("token-file") && f.server.TokenFile == "": // of a variable that is not set: the API would be open to everyone
 				return usererr.Errorf("--token-file is empty")
 			}
 			load := func() (*settings.Server, error) {
-				return settings.ReadWith(f.file, os.Environ(), a.overrides(f, c.Flags().Changed))
+				return settings.ReadWith(f.file, os.Environ(), a.applyFlags(f, c.Flags().Changed))
 			}
 			cfg, err := load()
 			if err != nil {
@@ -75,22 +75,22 @@ a mistake changes nothing.`,
 		},
 	}
 	c.Flags().StringVarP(&f.file, "config", "c", "", "configuration `FILE`")
-	strictyaml.Bind(c.Flags(), &f.overrides, "listen", "token_file") // token_file in place of the global flag, which is a client's
+	strictyaml.Bind(c.Flags(), &f.server, "listen", "token_file") // token_file in place of the global flag, which is a client's
 	strictyaml.Bind(c.Flags(), &f.sentinel, "listen")
 	return c
 }
 
-// overrides returns a function that replaces settings of the file with those of the command line.
-func (a *app) overrides(f *serveFlags, changed func(flag string) bool) func(*settings.Server) {
+// applyFlags returns a function that replaces settings of the file with those of the command line.
+func (a *app) applyFlags(f *serveFlags, changed func(flag string) bool) func(*settings.Server) {
 	return func(c *settings.Server) {
 		if changed("store") && a.StoreURL != "" {
 			c.Store, c.StoreFile = a.StoreURL, ""
 		}
 		if changed("listen") {
-			c.Listen = f.overrides.Listen
+			c.Listen = f.server.Listen
 		}
 		if changed("token-file") {
-			c.Token, c.TokenFile = "", f.overrides.TokenFile
+			c.Token, c.TokenFile = "", f.server.TokenFile
 		}
 		c.LogLevel, c.LogFormat = cmp.Or(a.logLevel, c.LogLevel), cmp.Or(a.logFormat, c.LogFormat)
 		if f.sentinel.Listen == "" {

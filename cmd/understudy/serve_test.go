@@ -53,7 +53,7 @@ func TestFlagsOfServeHaveAnEffect(t *testing.T) {
 		}
 		before := settings.Server{Token: "of the file", StoreFile: "of the file"}
 		after := before
-		a.overrides(f, c.Flags().Changed)(&after)
+		a.applyFlags(f, c.Flags().Changed)(&after)
 		if reflect.DeepEqual(before, after) {
 			t.Errorf("serve accepts --%s, which has no effect", name)
 		}

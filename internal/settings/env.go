@@ -16,9 +16,9 @@ import (
 // envPrefix starts the names of all variables of the environment that this program knows.
 const envPrefix = "UNDERSTUDY_"
 
-// overrides puts what the environment says in the place of what the file says.
-func (c *Server) overrides(environ []string) ([]strictyaml.EnvKey, error) {
-	return strictyaml.TakeEnv(c, envPrefix, environ, setByGuard(environ))
+// applyEnvironment puts what the environment says in the place of what the file says, and returns the keys that it set.
+func (c *Server) applyEnvironment(environ []string) ([]strictyaml.EnvKey, error) {
+	return strictyaml.ApplyEnv(c, envPrefix, environ, setByGuard(environ))
 }
 
 // setByGuard reports of variables whether the guard of this program has set them, and not its user.
@@ -108,6 +108,6 @@ func otherPrefixes() []string {
 
 // Environment is what the environment says of a configuration, for who shows it.
 func Environment() []strictyaml.EnvKey {
-	taken, _ := new(Server).overrides(os.Environ())
+	taken, _ := new(Server).applyEnvironment(os.Environ())
 	return taken
 }

@@ -142,7 +142,7 @@ func ReadWith(path string, environ []string, flags func(*Server)) (*Server, erro
 			return nil, strictyaml.In(path, err)
 		}
 	}
-	if _, err := c.overrides(environ); err != nil {
+	if _, err := c.applyEnvironment(environ); err != nil {
 		return nil, err
 	}
 	flags(c)

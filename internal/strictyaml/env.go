@@ -44,10 +44,10 @@ func envKeysBelow(t reflect.Type, prefix, path string, index []int) []EnvKey {
 	return out
 }
 
-// TakeEnv puts what the environment says in the place of what v says, and tells the keys that it took. The
-// variable of a key is the prefix with its path in capitals. An empty one says nothing, nor does one that
-// ignored names.
-func TakeEnv(v any, prefix string, environ []string, ignored func(name string) bool) (taken []EnvKey, err error) {
+// ApplyEnv puts what the environment says in the place of what v says, and returns the keys that it set. The
+// variable of a key is the prefix with its path in capitals. An empty one sets nothing, nor does one for which ignored
+// returns true.
+func ApplyEnv(v any, prefix string, environ []string, ignored func(name string) bool) (taken []EnvKey, err error) {
 	said := Variables(prefix, environ)
 	f := &Findings{}
 	into := reflect.ValueOf(v).Elem()
@@ -68,7 +68,7 @@ func TakeEnv(v any, prefix string, environ []string, ignored func(name string) b
 			f.At("", usererr.Errorf("%s, in the environment: %v", k.Name, k.key.zeroError()))
 			continue
 		}
-		forgetOther(fieldAt(into, k.shared), k.key.Name)
+		clearExcludedKey(fieldAt(into, k.shared), k.key.Name)
 		taken = append(taken, k)
 	}
 	return taken, f.Err()
@@ -88,12 +88,13 @@ func Variables(prefix string, environ []string) map[string]string {
 // fieldAt is a field; parts on the way that are not there are made.
 func fieldAt(v reflect.Value, index []int) reflect.Value {
 	for _, i := range index {
-		v = there(v).Field(i)
+		v = derefOrNew(v).Field(i)
 	}
-	return there(v)
+	return derefOrNew(v)
 }
 
-func there(v reflect.Value) reflect.Value {
+// derefOrNew is what a pointer points to, which is made where there is nothing; another value is itself.
+func derefOrNew(v reflect.Value) reflect.Value {
 	if v.Kind() != reflect.Pointer {
 		return v
 	}
@@ -124,9 +125,9 @@ func set(v reflect.Value, value string) error {
 	return nil
 }
 
-// forgetOther empties the key that excludes the one that the environment has set: a secret and
+// clearExcludedKey empties the key that excludes the one that the environment has set: a secret and
 // the file that it stands in.
-func forgetOther(v reflect.Value, key string) {
+func clearExcludedKey(v reflect.Value, key string) {
 	other, isFile := strings.CutSuffix(key, "_file")
 	if !isFile {
 		other = key + "_file"

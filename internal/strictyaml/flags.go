@@ -64,7 +64,7 @@ func bind(fs *pflag.FlagSet, k Key, f reflect.Value) bool {
 		}
 		return ok
 	}
-	f = there(f) // an optional number or switch is there, with its default
+	f = derefOrNew(f) // an optional number or switch is there, with its default
 	if k.Default != "" {
 		if err := set(f, k.Default); err != nil {
 			panic("the default of --" + k.Flag + ": " + err.Error())

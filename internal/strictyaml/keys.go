@@ -140,7 +140,7 @@ func applyDefaults(v reflect.Value) {
 				applyDefaults(f)
 				continue
 			}
-			if err := set(there(f), k.Default); err != nil {
+			if err := set(derefOrNew(f), k.Default); err != nil {
 				panic("the default of " + k.Name + ": " + err.Error()) // a mistake of the declaration
 			}
 		}
