@@ -123,7 +123,7 @@ func (a *app) watchCache(ctx context.Context, peer *client.Client, prefix string
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case waitAsTold(ctx, err):
+		case waitRetryAfter(ctx, err):
 		case errors.As(err, &refused) && refused.Status < 500, errors.Is(err, errOutput):
 			return err
 		case !errors.As(err, &broken):

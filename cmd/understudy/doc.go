@@ -17,7 +17,7 @@
 //	endpoint.go     whether a command uses a server or a store, opens the store, and warns of variables without effect
 //	api.go          how a command calls the API: callAPI, apiRunE, withAPI, withRunningAPI, withAPIOn, which decides where the API
 //	                is; httpclient.go is the client's transport
-//	lookagain.go    how a command that watches or waits reads the same thing again and again
+//	poll.go         how a command that watches or waits reads the same thing again and again
 //	inprocess.go    the API that answers within this process
 //	apierror.go     what an error of the API means; exit.go: the exit code of an error
 //	args.go         checks of arguments; input.go: what a command reads; help.go: the help text; manpages.go: the manual pages

@@ -49,7 +49,7 @@ func (p retryTransport) roundTripOnce(r *http.Request) (*http.Response, error) {
 }
 
 // retryTransport retries a request that was rate-limited, when the server says, if that is before the deadline of its
-// context. One without a deadline watches: see waitAsTold.
+// context. One without a deadline watches: see waitRetryAfter.
 type retryTransport struct{ http.RoundTripper }
 
 // RoundTrip implements [http.RoundTripper].
@@ -77,17 +77,17 @@ func (p retryTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// longestTold is how long at most what watches waits because the server has had too many requests.
-const longestTold = time.Minute
+// maxRetryAfter is how long at most a command that watches waits because the server has had too many requests.
+const maxRetryAfter = time.Minute
 
-// waitAsTold reports whether err says that the server has had too many requests, and then waits as long as it says, and a
+// waitRetryAfter reports whether err says that the server has had too many requests, and then waits as long as it says, and a
 // bit more: those who were refused together do not come back together.
-func waitAsTold(ctx context.Context, err error) bool {
-	told, ok := errors.AsType[tooManyError](apiError(err))
+func waitRetryAfter(ctx context.Context, err error) bool {
+	after, ok := errors.AsType[tooManyError](apiError(err))
 	if !ok {
 		return false
 	}
-	wait := min(max(time.Duration(told)*time.Millisecond, leastPause), longestTold)
+	wait := min(max(time.Duration(after)*time.Millisecond, leastPause), maxRetryAfter)
 	backoff.Sleep(ctx, wait+backoff.Random(time.Second))
 	return true
 }

@@ -42,10 +42,10 @@ func (a *app) jobLogsCommand() *cobra.Command {
 const followEvery = time.Second
 
 // printLogs prints the output of a run as far as it is kept, and if it follows, what is written until the run has ended, by every
-// attempt. A look without an answer does not end it.
+// attempt. A read without an answer does not end it.
 func (a *app) printLogs(ctx context.Context, c *client.Client, name, run string, follow bool) error {
 	printed, shown := logPrinter{app: a}, 0
-	look := func(ctx context.Context) (time.Duration, error) {
+	read := func(ctx context.Context) (time.Duration, error) {
 		r, err := c.Run(ctx, name, run)
 		if err != nil {
 			return 0, err
@@ -65,11 +65,11 @@ func (a *app) printLogs(ctx context.Context, c *client.Client, name, run string,
 		return followEvery, nil
 	}
 	if follow {
-		return a.lookAgain(ctx, looks{subject: []any{"job", name}, timeout: callTimeout}, look)
+		return a.poll(ctx, pollOptions{subject: []any{"job", name}, timeout: callTimeout}, read)
 	}
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_, err := look(call)
+	_, err := read(call)
 	return err
 }
 

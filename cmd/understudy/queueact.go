@@ -288,7 +288,7 @@ func waited(ctx context.Context, err error, last string) error {
 func (a *app) awaitFinal(ctx context.Context, c *client.Client, queue, id string) (m apitype.Message, err error) {
 	const most = time.Second
 	next, last, final, reported := 20*time.Millisecond, "not seen yet", false, false
-	err = a.lookAgain(ctx, looks{subject: []any{"message", id}, timeout: payloadTimeout}, func(ctx context.Context) (pause time.Duration, err error) {
+	err = a.poll(ctx, pollOptions{subject: []any{"message", id}, timeout: payloadTimeout}, func(ctx context.Context) (pause time.Duration, err error) {
 		if m, err = findMessage(ctx, c, queue, id); err != nil {
 			if queue != "" {
 				err = fmt.Errorf("%s in %s: %w", id, queue, err)

@@ -42,7 +42,7 @@ func (a *app) watchRole(ctx context.Context, c *client.Client, role string) erro
 	var last []apitype.Primary
 	first := true
 	return wokenBy(ctx, c, client.Follow{Part: elect.Space}, ofRole, func(ctx context.Context, wake <-chan struct{}) error {
-		return a.lookAgain(ctx, looks{[]any{"role", role}, callTimeout, wake}, func(ctx context.Context) (time.Duration, error) {
+		return a.poll(ctx, pollOptions{[]any{"role", role}, callTimeout, wake}, func(ctx context.Context) (time.Duration, error) {
 			now, err := primariesOf(ctx, c, role)
 			if err != nil {
 				return 0, err

@@ -152,12 +152,12 @@ while the store is down.`,
 }
 
 // watchPrimary prints where the primary is, and why there is none, at each change. An event of the shard wakes it; a
-// look each second finds what has no event.
+// read each second finds what has no event.
 func (a *app) watchPrimary(ctx context.Context, c *client.Client, name string) error {
 	ofShard := func(apitype.Event) bool { return true }
 	last := ""
 	return wokenBy(ctx, c, client.Follow{Part: shard.Space, Subject: name}, ofShard, func(ctx context.Context, wake <-chan struct{}) error {
-		return a.lookAgain(ctx, looks{[]any{"shard", name}, callTimeout, wake}, func(ctx context.Context) (time.Duration, error) {
+		return a.poll(ctx, pollOptions{[]any{"shard", name}, callTimeout, wake}, func(ctx context.Context) (time.Duration, error) {
 			var at apitype.ShardPrimary
 			s, err := readShard(ctx, c, name)
 			switch {

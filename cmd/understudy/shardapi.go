@@ -63,11 +63,11 @@ func requestPlan(ctx context.Context, c *client.Client, name string, q shard.Req
 	return asked.Request, shardError(err)
 }
 
-// waitForPlan follows a request until it has ended. progress gets the shard at each look.
+// waitForPlan follows a request until it has ended. progress gets the shard at each read.
 func (a *app) waitForPlan(ctx context.Context, c *client.Client, name, id string, progress func(shardSeen)) (plan apitype.ShardPlan, err error) {
 	var failed error
 	ended := false
-	err = a.lookAgain(ctx, looks{subject: []any{"shard", name}, timeout: callTimeout}, func(ctx context.Context) (_ time.Duration, err error) {
+	err = a.poll(ctx, pollOptions{subject: []any{"shard", name}, timeout: callTimeout}, func(ctx context.Context) (_ time.Duration, err error) {
 		if plan, ended, err = readPlan(ctx, c, name, id, progress); ended {
 			failed = err
 			return 0, nil

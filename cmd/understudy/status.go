@@ -55,7 +55,7 @@ func (a *app) status(ctx context.Context, c *client.Client) error {
 
 // watchStatus redraws until ctx ends.
 func (a *app) watchStatus(ctx context.Context, c *client.Client) error {
-	return a.lookAgain(ctx, looks{timeout: statusTimeout}, func(ctx context.Context) (time.Duration, error) {
+	return a.poll(ctx, pollOptions{timeout: statusTimeout}, func(ctx context.Context) (time.Duration, error) {
 		// Cleared only when the next picture is there, so that nothing flickers and
 		// the last one stays while nobody answers.
 		var picture bytes.Buffer
