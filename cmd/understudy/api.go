@@ -120,11 +120,11 @@ func (a *app) nameStore(err error) error {
 	coded, _ := errors.AsType[codedError](err)
 	switch coded.code {
 	case "store_without_queues":
-		return a.KeepsNo("queues")
+		return a.NotSupported("queues")
 	case "store_without_jobs":
-		return a.KeepsNo("jobs")
+		return a.NotSupported("jobs")
 	case "store_without_sources":
-		return a.KeepsNo("sources")
+		return a.NotSupported("sources")
 	}
 	return err
 }

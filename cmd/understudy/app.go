@@ -41,7 +41,7 @@ type app struct {
 	storeFile            string // the file that has the store's URL, if the environment names one
 	storeErr             error  // why there is no store: StoreURL is ""
 	command              string // that was given, by its path
-	keeps                string // what the store of such a command must keep; see keeping
+	requiredFeature      string // of the store, by such a command: queues, jobs or sources; see requires
 	flags                *pflag.FlagSet
 	warnedOfVariables    bool
 }

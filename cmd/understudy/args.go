@@ -50,17 +50,19 @@ func nameAndProgram(name, flags string, validate func(string) error) cobra.Posit
 	}
 }
 
-// keepsAnnotation of a noun is what a store must keep for its commands.
-const keepsAnnotation = "understudy_keeps"
+// featureAnnotation of a noun is what the store must support for its commands.
+const featureAnnotation = "understudy_requires"
 
-// keeping is the annotation of a noun whose commands need a store that keeps queues, jobs or sources.
-func keeping(what string) map[string]string { return map[string]string{keepsAnnotation: what} }
+// requires is the annotation of a noun whose commands need a store that supports queues, jobs or sources.
+func requires(feature string) map[string]string {
+	return map[string]string{featureAnnotation: feature}
+}
 
-// keptFor is what the noun of a command needs a store to keep, "" for nothing in particular.
-func keptFor(c *cobra.Command) string {
+// requiredFeatureOf is what the noun of a command needs the store to support, "" for nothing in particular.
+func requiredFeatureOf(c *cobra.Command) string {
 	for ; c != nil; c = c.Parent() {
-		if what := c.Annotations[keepsAnnotation]; what != "" {
-			return what
+		if feature := c.Annotations[featureAnnotation]; feature != "" {
+			return feature
 		}
 	}
 	return ""

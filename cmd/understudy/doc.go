@@ -3,7 +3,7 @@
 //
 // The package is the command line alone. The method that makes a command is named after it: "monitor config apply" is
 // monitorConfigApplyCommand. Verbs that differ in little come from one method (queueActCommand, jobActCommand, storeVerb, and
-// dropCommand for "monitor sink" and "monitor path"), and the smallest verbs from that of their noun ("store path" from storeCommand).
+// removeCommand for "monitor sink" and "monitor path"), and the smallest verbs from that of their noun ("store path" from storeCommand).
 //
 // # Files of one noun
 //

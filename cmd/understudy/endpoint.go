@@ -83,10 +83,10 @@ func (a *app) needStore() error {
 	if a.StoreURL == "" {
 		return usererr.Errorf("%s works on the store itself: give --store", a.command)
 	}
-	if a.keeps == "" {
+	if a.requiredFeature == "" {
 		return nil
 	}
-	return a.CanKeep(a.keeps)
+	return a.CheckStoreSupports(a.requiredFeature)
 }
 
 // usesServer reports whether commands ask a server.

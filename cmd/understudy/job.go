@@ -18,7 +18,7 @@ func (a *app) jobCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:         "job",
 		Short:       "Run programs on a schedule that survives a host; show runs and their output",
-		Annotations: keeping("jobs"),
+		Annotations: requires("jobs"),
 		Example: `  understudy job run backup --schedule '30 2 * * *' --zone Europe/Berlin -- ./backup
   understudy job list
   understudy job logs backup`,

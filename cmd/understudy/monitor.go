@@ -17,7 +17,7 @@ import (
 func (a *app) monitorCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:         "monitor",
-		Annotations: keeping("sources"),
+		Annotations: requires("sources"),
 		Short:       "Raise an alarm when a source falls silent: run, configure, show",
 		Long: `Sources send heartbeats. A source that is silent for longer than its check allows raises one alarm
 (ONSET), which ends when the source returns (ABATED). Any number of instances share the work. See also "source" and
@@ -31,22 +31,22 @@ func (a *app) monitorCommand() *cobra.Command {
 }
 
 func (a *app) monitorSinkCommand() *cobra.Command {
-	return a.dropCommand("sink", "Sinks, which receive alarms", "Remove a sink; it gets no more alarms",
+	return a.removeCommand("sink", "Sinks, which receive alarms", "Remove a sink; it gets no more alarms",
 		`Remove a sink; it gets no more alarms. Those that wait in its queue stay there: see "queue keys
 alarms.SINK". An instance that delivers to it registers it again when it starts: remove it from the configuration first.`,
 		"understudy monitor sink drop pager", (*client.Client).RemoveSink)
 }
 
 func (a *app) monitorPathCommand() *cobra.Command {
-	return a.dropCommand("path", "Intake paths, by which heartbeats arrive", "Forget an intake path that is no longer used",
+	return a.removeCommand("path", "Intake paths, by which heartbeats arrive", "Forget an intake path that is no longer used",
 		`Forget an intake path that is no longer used, such as a router that was removed. While a path is known
 and not proven to work, the sources whose last heartbeat came by it are not judged: they would all look silent. Afterwards
 they are judged by the path that was proven last.`,
 		"understudy monitor path drop router.old", (*client.Client).RemovePath)
 }
 
-// dropCommand is a noun whose only verb is to drop one.
-func (a *app) dropCommand(noun, about, short, long, example string, remove func(c *client.Client, ctx context.Context, name, by, note string) error) *cobra.Command {
+// removeCommand is a noun whose only verb, drop, removes one.
+func (a *app) removeCommand(noun, about, short, long, example string, remove func(c *client.Client, ctx context.Context, name, by, note string) error) *cobra.Command {
 	c := &cobra.Command{Use: noun, Short: about, Example: "  " + example}
 	var note string
 	arg := strings.ToUpper(noun)

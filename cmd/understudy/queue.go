@@ -18,7 +18,7 @@ import (
 func (a *app) queueCommands() []*cobra.Command {
 	c := &cobra.Command{
 		Use:         "queue",
-		Annotations: keeping("queues"),
+		Annotations: requires("queues"),
 		Short:       "Queues of messages, delivered in order per key: run, add, list, retry, wait",
 		Long: `A queue keeps messages until they are delivered: strictly in order per key, at least once, by any
 number of instances. It needs SQLite or PostgreSQL.`,

@@ -62,7 +62,7 @@ Exit codes: 0 done; 1 failed; 2 wrong usage; 3 vacant, absent or not found;
 	f.StringVar(&a.logLevel, "log-level", "", "debug, info, warn or error (default $UNDERSTUDY_LOG_LEVEL, else info)")
 	f.StringVar(&a.logFormat, "log-format", "", "text or json (default $UNDERSTUDY_LOG_FORMAT, else text)")
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
-		a.command, a.keeps, a.flags = c.CommandPath(), keptFor(c), c.Flags()
+		a.command, a.requiredFeature, a.flags = c.CommandPath(), requiredFeatureOf(c), c.Flags()
 		return a.prepare()
 	}
 	root.AddCommand(a.roleCommand(), a.jobCommand(), a.monitorCommand(), a.sourceCommand(), a.alarmCommand(), a.shardCommand(), a.cacheCommand(), a.serveCommand(), a.configCommand(), a.demoCommand(), a.statusCommand(),

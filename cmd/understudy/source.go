@@ -21,7 +21,7 @@ import (
 func (a *app) sourceCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:         "source",
-		Annotations: keeping("sources"),
+		Annotations: requires("sources"),
 		Short:       "Sources of the monitor: list, show, beat, declare, pause, resume, retire",
 		Long: `A source is a machine, a job or a program that sends heartbeats for a check, which says when they
 are expected. See "monitor" and "alarm".`,

@@ -15,23 +15,23 @@ func (h *Host) Queues(st store.Store) (store.Queues, error) {
 	if q, ok := st.(store.Queues); ok {
 		return q, nil
 	}
-	return nil, h.KeepsNo("queues")
+	return nil, h.NotSupported("queues")
 }
 
-// KeepsNo is the error of a store that keeps no queues, sources or jobs.
-func (h *Host) KeepsNo(what string) error {
+// NotSupported is the error of a store that does not support a feature: queues, sources or jobs.
+func (h *Host) NotSupported(feature string) error {
 	others := "SQLite (sqlite:PATH) and PostgreSQL (postgres://…)"
-	if what == "jobs" {
+	if feature == "jobs" {
 		others = "SQLite (sqlite:PATH), PostgreSQL (postgres://…) and Redis (redis://…)"
 	}
-	return usererr.Errorf("the store %s keeps no %s; %s do", termtext.URL(h.StoreURL), what, others)
+	return usererr.Errorf("the store %s keeps no %s; %s do", termtext.URL(h.StoreURL), feature, others)
 }
 
-// CanKeep refuses a store that will never keep queues, sources, or what else is named, by its URL: nobody waits for it to
-// answer.
-func (h *Host) CanKeep(what string) error {
-	if strings.HasPrefix(h.StoreURL, "redis") && what != "jobs" || strings.HasPrefix(h.StoreURL, "sabledb:") {
-		return h.KeepsNo(what)
+// CheckStoreSupports returns NotSupported for a store that never supports a feature, by its URL: nothing waits for an
+// answer of the store.
+func (h *Host) CheckStoreSupports(feature string) error {
+	if strings.HasPrefix(h.StoreURL, "redis") && feature != "jobs" || strings.HasPrefix(h.StoreURL, "sabledb:") {
+		return h.NotSupported(feature)
 	}
 	return nil
 }
@@ -41,7 +41,7 @@ func (h *Host) Monitor(st store.Store) (monitor.Store, error) {
 	if m, ok := st.(store.Monitors); ok {
 		return m.Monitor(), nil
 	}
-	return nil, h.KeepsNo("sources")
+	return nil, h.NotSupported("sources")
 }
 
 // Jobs returns the jobs of a store that keeps some.
@@ -49,7 +49,7 @@ func (h *Host) Jobs(st store.Store) (job.Store, error) {
 	if j, ok := st.(store.Jobs); ok {
 		return j.Jobs(), nil
 	}
-	return nil, h.KeepsNo("jobs")
+	return nil, h.NotSupported("jobs")
 }
 
 // Shards is what the store keeps about shards.

@@ -21,7 +21,7 @@ import (
 
 // RunQueue delivers one queue, as an instance of that name, until ctx ends.
 func RunQueue(ctx context.Context, h *instance.Host, q *settings.Queue, name string) error {
-	if err := h.CanKeep("queues"); err != nil {
+	if err := h.CheckStoreSupports("queues"); err != nil {
 		return err
 	}
 	to, err := q.Target()

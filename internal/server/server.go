@@ -35,11 +35,11 @@ type Reload struct {
 func Run(ctx context.Context, h *instance.Host, cfg *settings.Server, again *Reload) error {
 	enqueues := slices.ContainsFunc(cfg.Jobs, func(j settings.Job) bool { return j.Message != nil })
 	for _, part := range []struct {
-		keeps string
-		runs  bool
+		feature string // of the store
+		runs    bool
 	}{{"queues", len(cfg.Queues) > 0 || enqueues}, {"jobs", len(cfg.Jobs) > 0}, {"sources", cfg.Monitor != nil}} {
 		if part.runs {
-			if err := h.CanKeep(part.keeps); err != nil {
+			if err := h.CheckStoreSupports(part.feature); err != nil {
 				return err
 			}
 		}

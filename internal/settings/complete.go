@@ -68,7 +68,7 @@ func (c *Server) Complete() error {
 		f.At("dns", strictyaml.In("dns", c.DNS.check()))
 	}
 	f.At("hooks", completeHooks(c.Hooks, c.RoleNames()))
-	c.checkPlaces(f)
+	c.checkListenAddresses(f)
 	f.At("limits", strictyaml.In("limits", c.Limits.Limits().Validate()))
 	if err := c.checkMonitor(); err != nil {
 		f.List = append(f.List, err) // with its own lines
@@ -85,10 +85,10 @@ func (c *Server) CheckListen() error {
 	return api.CheckListen(c.Listen, c.Token, c.BehindTLS || c.TLSCert != "")
 }
 
-// checkPlaces refuses to listen twice on one address.
-func (c *Server) checkPlaces(f *strictyaml.Findings) {
+// checkListenAddresses refuses to listen twice on one address.
+func (c *Server) checkListenAddresses(f *strictyaml.Findings) {
 	taken := map[string]string{c.Listen: "listen"}
-	place := func(path, address string) {
+	check := func(path, address string) {
 		_, port, _ := net.SplitHostPort(address)
 		if port == "" || port == "0" {
 			return // none, or one that the system chooses
@@ -100,19 +100,19 @@ func (c *Server) checkPlaces(f *strictyaml.Findings) {
 		taken[address] = path
 	}
 	if c.Sentinel != nil {
-		place("sentinel", c.Sentinel.Listen)
+		check("sentinel", c.Sentinel.Listen)
 	}
 	if c.DNS != nil {
-		place("dns", c.DNS.Listen)
+		check("dns", c.DNS.Listen)
 	}
 	for i := range c.Queues {
 		if front := c.Queues[i].Front; front != nil {
-			place(fmt.Sprintf("queues[%d]", i), front.Listen)
+			check(fmt.Sprintf("queues[%d]", i), front.Listen)
 		}
 	}
 	for i := range c.Shards {
-		place(fmt.Sprintf("shards[%d]", i), c.Shards[i].Listen)
-		place(fmt.Sprintf("shards[%d]", i), c.Shards[i].Sentinel)
+		check(fmt.Sprintf("shards[%d]", i), c.Shards[i].Listen)
+		check(fmt.Sprintf("shards[%d]", i), c.Shards[i].Sentinel)
 	}
 }
 
@@ -187,7 +187,7 @@ func (c *Server) checkWith(f *strictyaml.Findings) {
 	for _, r := range c.Roles {
 		with[r.Role] = r.With
 	}
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	for i, r := range c.Roles {
 		ring := []string{r.Role}
 		at := with[r.Role]
@@ -195,11 +195,11 @@ func (c *Server) checkWith(f *strictyaml.Findings) {
 			ring = append(ring, at)
 			at = with[at]
 		}
-		if at != r.Role || len(ring) == 1 || told[r.Role] {
+		if at != r.Role || len(ring) == 1 || reported[r.Role] {
 			continue
 		}
 		for _, name := range ring {
-			told[name] = true
+			reported[name] = true
 		}
 		f.At(fmt.Sprintf("roles[%d]", i), usererr.Errorf("role %q: with leads back to it (%s): each waits until the next is held, so that none ever is; leave one of them out",
 			r.Role, strings.Join(append(ring, r.Role), " → ")))
