@@ -50,8 +50,8 @@ type Check struct {
 	MaxLearned int `json:"max_learned,omitempty"`
 	// RetireAfter retires a source that has been down for this long. 0: never.
 	RetireAfter time.Duration `json:"retire_after_ms,omitempty"`
-	// SenderClock judges by the time that the sender put into the heartbeat, moved into the range from the last one to
-	// now. For sources whose heartbeats are late but whose clocks are right.
+	// SenderClock judges by the time that the sender put into the heartbeat, moved into the range from the last one (of
+	// the first, from when the source became known) to now. For sources whose heartbeats are late but whose clocks are right.
 	SenderClock bool `json:"sender_clock,omitempty"`
 	// AnyDomain counts VES events of every domain as heartbeats, and not those of the domain heartbeat alone.
 	AnyDomain bool `json:"any_domain,omitempty"`

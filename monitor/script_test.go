@@ -288,7 +288,11 @@ func (w *world) beat(s Signal, sent StoreTime) {
 	} else {
 		at := w.now
 		if w.e.SenderClock && sent != 0 {
-			at = min(max(sent, w.f.LastBeat), w.now)
+			earliest := w.f.LastBeat
+			if earliest == 0 {
+				earliest = w.f.ExpectedFrom
+			}
+			at = min(max(sent, earliest), w.now)
 		}
 		w.f.LastBeat, w.f.BlindAtBeat, w.f.RunStarted, w.f.Failing = at, w.path.BlindTotal, 0, s == SignalFail
 	}

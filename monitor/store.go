@@ -172,7 +172,8 @@ type HeartbeatUpdate struct {
 	// that came late and was merged with it.
 	Sent time.Time
 	Seq  int64
-	// BySender: the heartbeat counts from Sent, but not from before the last one and not from the future.
+	// BySender: the heartbeat counts from Sent, but not from before the last one and not from the future. The first one of a
+	// source does not count from before its [Facts].ExpectedFrom: a source that is learned from a failure has failed since.
 	BySender bool
 	// Run is the [RunKey] of the run that it belongs to, 0 without one. A success of another run than the one that was
 	// started ends no run; a failure, and what names no run, end any.

@@ -82,7 +82,7 @@ func (j *monitorJudge) untold(b *sourceBook, e *eventBook, late func(time.Time) 
 	if j.world.health.since().After(last.sent.Add(-lateBy)) && b.busy(last) {
 		return ""
 	}
-	if last.signal == monitor.SignalFail && !e.SenderClock && late(last.acked) {
+	if last.signal == monitor.SignalFail && j.failureCounts(b, e, last) && late(last.acked) {
 		return "no alarm, and it failed at " + j.at(last.acked)
 	}
 	_, resumed := j.paths[b.from.path].blindBetween(last.sent, time.Now(), false)
@@ -90,6 +90,12 @@ func (j *monitorJudge) untold(b *sourceBook, e *eventBook, late func(time.Time) 
 		return "no alarm, and its run began at " + j.at(last.acked)
 	}
 	return ""
+}
+
+// failureCounts reports whether a failure is one of now by the clock that counts: the sender may have sent it before its
+// source was resumed, or its check changed.
+func (j *monitorJudge) failureCounts(b *sourceBook, e *eventBook, n *sending) bool {
+	return !e.SenderClock || n.own.IsZero() || !j.world.setup.Steps && n.own.After(maxTime(b.baseUp, maxTime(e.base, e.back)))
 }
 
 // busy reports whether something else was stored shortly before, and may be once more.

@@ -181,6 +181,11 @@ func ruleTwins() []MonitorTwin {
 				c.LastBeat = min(c.LastBeat, c.OnsetAt-1)
 			}
 		})},
+		{Name: "what failed as it was learned is not told", Caught: "no alarm, and it failed", Need: bySenders, Table: looks(func(c *monitor.Candidate) {
+			if c.Failing && c.LastBeat == c.ExpectedFrom {
+				c.ExpectedFrom++
+			}
+		})},
 		{Name: "alarms are raised twice", Caught: "a second", Table: looks(func(c *monitor.Candidate) {
 			c.Alarm = ""
 		})},
@@ -196,6 +201,12 @@ func throughRouter(s *MonitorSetup) {
 			s.Checks[i].Missed = 5
 		}
 	}
+}
+
+// bySenders has many sources whose own clocks count, and whose heartbeats are late.
+func bySenders(s *MonitorSetup) {
+	s.Checks = []monitor.Check{{Name: "sender", Interval: 2 * time.Second, Missed: 3, SenderClock: true}}
+	s.Sources, s.Router, s.Steps, s.First = 40, true, false, 2*time.Second
 }
 
 func operated(s *MonitorSetup) { s.Operators = true }

@@ -27,6 +27,7 @@ func storeTests() map[string]func(*bench) {
 		"D10 store/replays are counted, not renewed": testReplay,
 		"D10 store/receive time counts":              testReceiveTime,
 		"store/the sender's time, within bounds":     testBySender,
+		"store/a first failure by the sender's time": testFirstFailureBySender,
 	}
 }
 
@@ -334,5 +335,34 @@ func testBySender(b *bench) {
 	b.stamp(monitor.HeartbeatUpdate{Source: id, BySender: true})
 	if c := b.candidate(id); !near(c.LastBeat, c.Now) {
 		b.Errorf("without the sender's time it counts as %v ago", c.Now.Sub(c.LastBeat))
+	}
+}
+
+// testFirstFailureBySender: a failure is sent before the monitor learns of its source by it.
+func testFirstFailureBySender(b *bench) {
+	check := each("e")
+	check.SenderClock = true
+	b.configure(check)
+	if _, err := b.Declare(b.ctx, []monitor.Declaration{{Check: "e", Source: "declared"}}); err != nil {
+		b.Fatalf("Declare: %v", err)
+	}
+	b.step(2 * interval)
+	for _, c := range []struct {
+		source    string
+		ago, want time.Duration
+	}{
+		{"learned", interval, 0},
+		{"declared", interval, interval},
+		{"declared", 5 * interval, interval}, // from before its last one
+	} {
+		id := b.resolve("e", c.source)[0]
+		b.stamp(monitor.HeartbeatUpdate{Source: id, Signal: monitor.SignalFail, BySender: true, Sent: b.now().Add(-c.ago), Seq: int64(c.ago)})
+		got := b.candidate(id)
+		if since := got.Now.Sub(got.LastBeat); !near(since, c.want) {
+			b.Errorf("%s: sent %v ago, it counts as %v ago, want %v", c.source, c.ago, since, c.want)
+		}
+		if v := check.Evaluate(got.Facts); v.Transition != monitor.Onset || v.Reason != monitor.Failed {
+			b.Errorf("%s: it failed, and that is %q, %q", c.source, v.Transition, v.Reason)
+		}
 	}
 }

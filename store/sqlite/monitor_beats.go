@@ -27,6 +27,8 @@ SET recent = recent << (max(?2, at_us) / every_us - at_us / every_us) | 1, at_us
   sent_us = ?5, seq = ?6, code = ?7, beats = beats + ?8, failing = ?9, run_us = iif(?10, 0, run_us)
 WHERE id = ?1`
 
+	readBase = "SELECT base_us FROM understudy_monitor_source WHERE id = ?1"
+
 	recordStart = "UPDATE understudy_monitor_beat SET run_us = ?2, run_key = ?3, starts = starts + 1 WHERE id = ?1"
 	recordFirst = "UPDATE understudy_monitor_source SET seen = 1 WHERE id = ?1 AND seen = 0"
 
@@ -87,6 +89,13 @@ func (t *intake) record(b *monitor.HeartbeatUpdate) error {
 	if b.Signal == monitor.SignalStart {
 		_, err = t.exec(recordStart, b.Source, t.at, b.Run)
 	} else {
+		if last == 0 && b.BySender {
+			var base int64
+			if err := t.one(readBase, []any{b.Source}, &base); err != nil {
+				return err
+			}
+			at = max(at, min(base, int64(t.at)))
+		}
 		ends := b.Signal == monitor.SignalFail || b.Run == 0 || key == 0 || b.Run == key
 		_, err = t.exec(recordExact, b.Source, at, p.BlindTotal.Microseconds(), p.id, sent, b.Seq, b.Code, max(1, b.Count), b.Signal == monitor.SignalFail, ends)
 		if err == nil && last == 0 {

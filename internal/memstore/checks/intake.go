@@ -107,7 +107,11 @@ func (s step) recordHeartbeat(n *source, b monitor.HeartbeatUpdate, p *path) {
 	}
 	at := s.now
 	if b.BySender && !b.Sent.IsZero() {
-		at = min(at, max(n.lastBeat, 1, at.Add(-s.wall.Sub(b.Sent))))
+		earliest := n.lastBeat
+		if earliest == 0 {
+			earliest = n.expectedFrom
+		}
+		at = min(at, max(earliest, 1, at.Add(-s.wall.Sub(b.Sent))))
 	}
 	n.lastBeat, n.blind, n.path = at, p.BlindTotal, p
 	n.failing, n.code = b.Signal == monitor.SignalFail, b.Code

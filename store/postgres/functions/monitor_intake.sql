@@ -59,7 +59,10 @@ BEGIN
     ELSE
         WITH recorded AS (
             UPDATE {{schema}}.monitor_beat b
-               SET at = CASE WHEN x.signal = 1 THEN b.at WHEN x.by AND x.sent <> 0 THEN least(greatest(b.at, x.sent - c.shift, 1), greatest(b.at, t)) ELSE greatest(b.at, t) END,
+               SET at = CASE WHEN x.signal = 1 THEN b.at
+                       WHEN x.by AND x.sent <> 0 THEN least(greatest(b.at, x.sent - c.shift, 1,
+                           CASE WHEN b.at = 0 THEN (SELECT s.base FROM {{schema}}.monitor_source s WHERE s.id = b.id) END), greatest(b.at, t))
+                       ELSE greatest(b.at, t) END,
                    blind = CASE WHEN x.signal = 1 THEN b.blind ELSE v_blinds[x.p] END,
                    path = CASE WHEN x.signal = 1 THEN b.path ELSE v_paths[x.p] END,
                    sent = CASE WHEN x.signal = 1 THEN b.sent ELSE x.sent END,
