@@ -68,7 +68,7 @@ func (t *changeBuilder) end(check *Check, c *Candidate, v Evaluation, change *So
 	switch {
 	case v.Transition != Abated:
 		m.End = v.Transition
-	case c.LastBeat < c.OnsetAt: // a changed configuration did it, not a heartbeat
+	case !c.BeatSinceOnset: // a changed configuration did it
 		m.End = Resume
 	}
 	change.Notifications = append(change.Notifications, m.Notification())

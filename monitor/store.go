@@ -259,6 +259,9 @@ type Candidate struct {
 	Group     string
 	// Started is when the current outage began, by the wall clock.
 	Started time.Time
+	// BeatSinceOnset: a success or a failure has come since its alarm was raised. With a sender's clock [Facts].LastBeat does not
+	// tell: what was sent before the alarm may have come after it.
+	BeatSinceOnset bool
 }
 
 // Scan is the answer to [Detection.DueSources] and Sweep.

@@ -88,6 +88,39 @@ func TestWatcherFailAndRecover(t *testing.T) {
 	})
 }
 
+// TestWatcherWhatEndedAnAlarm: a heartbeat that was sent before the ONSET and came after it ends the alarm as any other does; a
+// longer limit says that it was the configuration.
+func TestWatcherWhatEndedAnAlarm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		check := monitor.Check{Name: "E", Interval: time.Second, Missed: 1, SenderClock: true}
+		w := newWorld(t, check)
+		a := w.start("a")
+		time.Sleep(time.Second)
+		first := time.Now()
+		send := func(sent time.Time) {
+			t.Helper()
+			if _, err := a.flow.Record(t.Context(), []monitor.Heartbeat{{Check: "E", Source: "x", Sent: sent}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		send(first)
+		time.Sleep(1500 * time.Millisecond)
+		w.want("x", onset)
+		send(first.Add(900 * time.Millisecond))
+		time.Sleep(200 * time.Millisecond)
+		w.want("x", onset, abated)
+		time.Sleep(800 * time.Millisecond)
+		w.want("x", onset, abated, onset)
+		check.Missed = 100
+		w.configure(false, check)
+		time.Sleep(2 * time.Minute)
+		w.want("x", onset, abated, onset, abated, onset)
+		if told := w.told(); told[1].End != "" || told[3].End != monitor.Resume {
+			t.Errorf("they ended by %q and %q; want a heartbeat and the configuration", told[1].End, told[3].End)
+		}
+	})
+}
+
 func TestWatcherManyAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, each3)

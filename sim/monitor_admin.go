@@ -62,6 +62,11 @@ func (j *monitorJudge) told(s *sinkBook, n monitor.Notification, m monitor.Alarm
 	default:
 		delete(s.stands, n.Key)
 	}
+	if m.End == monitor.Resume {
+		if b := j.source(monitor.SourceRef{Check: m.Event, Source: m.Source}); j.events[m.Event].changed.Before(b.onset) {
+			j.breach("%s: ABATED of %s by a configuration, and none came since the ONSET at %s", n.Sink, n.Key, j.at(b.onset))
+		}
+	}
 	if m.Status == monitor.Abated && (m.Ended == nil || !j.world.setup.Steps && m.Ended.Before(m.Started)) {
 		j.breach("%s: ABATED of %s from %v to %v", n.Sink, n.Key, m.Started, m.Ended)
 	}
@@ -93,6 +98,7 @@ func (j *monitorJudge) configures(c monitor.Configuration, do func() error) {
 			j.trace("event %s: the limit is shorter", e.Name)
 		} else if limitOf(e) > limitOf(b.Check) {
 			j.trace("event %s: the limit is longer", e.Name)
+			b.changed = now
 		}
 		b.Check = e
 	}

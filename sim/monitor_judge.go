@@ -46,6 +46,7 @@ type eventBook struct {
 	since   time.Time // configured without a break
 	base    time.Time // of a shorter limit, or when it was resumed
 	back    time.Time // when it was configured again, whose sources may live on
+	changed time.Time // when it got a longer limit
 	paused  bool
 }
 

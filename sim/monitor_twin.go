@@ -186,6 +186,9 @@ func ruleTwins() []MonitorTwin {
 				c.ExpectedFrom++
 			}
 		})},
+		{Name: "what is late passes for a configuration", Caught: "by a configuration, and none came", Need: bySenders, Table: looks(func(c *monitor.Candidate) {
+			c.BeatSinceOnset = c.LastBeat >= c.OnsetAt
+		})},
 		{Name: "alarms are raised twice", Caught: "a second", Table: looks(func(c *monitor.Candidate) {
 			c.Alarm = ""
 		})},

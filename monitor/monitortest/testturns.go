@@ -53,8 +53,15 @@ func testOutage(b *bench) {
 		b.Errorf("the source is %+v", s)
 	}
 	b.step(time.Hour)
+	b.signal(monitor.SignalStart, id)
+	if b.candidate(id).BeatSinceOnset {
+		b.Error("the start of a run counts as a heartbeat since the onset")
+	}
 	b.beat(id)
 	back := b.candidate(id)
+	if !back.BeatSinceOnset {
+		b.Error("a heartbeat came since the onset, and the candidate does not say so")
+	}
 	if back.Alarm != c.Alarm || back.Reason != monitor.Silent || !near(back.Now.Sub(back.OnsetAt), time.Hour) || !back.Started.Equal(a.Started) || back.State != monitor.Down || back.AlarmHeld || back.Group != "" {
 		b.Errorf("candidate %+v", back)
 	}
@@ -85,7 +92,16 @@ func testNextOutage(b *bench) {
 	if c := b.candidate(id); c.Alarm != "" || c.OnsetAt != 0 || c.Reason != "" || !c.Started.IsZero() || c.WellSince != 0 {
 		b.Errorf("between outages: %+v", c)
 	}
+	b.step(time.Minute)
 	two := b.onset(id)
+	b.stamp(monitor.HeartbeatUpdate{Source: id, Signal: monitor.SignalStart})
+	if b.candidate(id).BeatSinceOnset {
+		b.Error("a heartbeat of the outage before counts for this one")
+	}
+	b.stamp(monitor.HeartbeatUpdate{Source: id, BySender: true, Sent: b.now().Add(-time.Hour)})
+	if c := b.candidate(id); !c.BeatSinceOnset || c.LastBeat >= c.OnsetAt {
+		b.Errorf("a heartbeat that was sent before the onset: %+v", c)
+	}
 	if first, second := b.alarm(one), b.alarm(two); first.End != monitor.Abated || second.End != "" {
 		b.Errorf("alarms %+v and %+v", first, second)
 	}

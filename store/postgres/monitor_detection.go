@@ -45,7 +45,7 @@ const candidateColumns = `coalesce(c.id, 0), coalesce(c.event, 0), c.source, c.l
 	coalesce(c.well, 0), coalesce(c.base, 0), coalesce(c.until, 0), coalesce(c.ended, 0), coalesce(c.asked, false),
 	coalesce(c.beat, 0), coalesce(c.blind_then, 0), coalesce(c.failing, false), coalesce(c.run, 0), coalesce(c.event_base, 0), coalesce(c.removed, false),
 	c.path, coalesce(c.proof, 0), coalesce(c.trust, 0), coalesce(c.gap, 0), coalesce(c.blind, 0), coalesce(c.resumed, 0),
-	coalesce(c.held, false), c.group_alarm, c.started`
+	coalesce(c.held, false), c.group_alarm, c.started, coalesce(c.since, false)`
 
 // candidates are those of the ids in a row l, whose place there is i: the function returns them in
 // whatever order its plan finds them.
@@ -87,7 +87,7 @@ func scanCandidate(r pgx.Row, before []any, after ...any) (c monitor.Candidate, 
 	err = r.Scan(append(append(before, &c.ID, &c.CheckID, &source, &labels,
 		&c.Rev, &c.BeatRev, &c.CheckRev, &state, &alarm, &reason, &c.OnsetAt, &c.RecentOnsets, &c.WellSince, &c.ExpectedFrom, &c.PausedUntil, &c.RetiredAt, &c.RetireRequested,
 		&c.LastBeat, &blindThen, &c.Failing, &c.RunStarted, &c.CheckChanged, &c.Removed,
-		&path, &c.Path.LastSeen, &trust, &gap, &blind, &c.Path.BlindUntil, &c.AlarmHeld, &group, &started), after...)...)
+		&path, &c.Path.LastSeen, &trust, &gap, &blind, &c.Path.BlindUntil, &c.AlarmHeld, &group, &started, &c.BeatSinceOnset), after...)...)
 	if err != nil || c.ID == 0 {
 		return c, err
 	}

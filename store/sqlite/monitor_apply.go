@@ -46,8 +46,8 @@ WHERE id = ?1`
 	watchSource = "UPDATE understudy_monitor_beat SET watched = ?2 WHERE id = ?1"
 
 	beginAlarm = `
-INSERT INTO understudy_monitor_alarm (id, event, source, labels, reason, onset_us, started_us, raised_us, team, held)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9 <> '')`
+INSERT INTO understudy_monitor_alarm (id, event, source, labels, reason, onset_us, started_us, raised_us, team, held, beats)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9 <> '', (SELECT beats FROM understudy_monitor_beat WHERE id = ?10))`
 
 	endAlarm = `
 UPDATE understudy_monitor_alarm SET ended_us = ?2, ended_by = ?3, held = 0 WHERE id = ?1 AND ended_us IS NULL
@@ -169,7 +169,7 @@ func (n *notifier) transition(c *monitor.SourceChange, s *changedSource) (err er
 }
 
 func (n *notifier) begin(c *monitor.SourceChange, s *changedSource) error {
-	_, err := n.exec(beginAlarm, c.Alarm, s.event, s.name, s.labels, c.Reason, n.at, unixMicro(c.At), n.wall, c.Group)
+	_, err := n.exec(beginAlarm, c.Alarm, s.event, s.name, s.labels, c.Reason, n.at, unixMicro(c.At), n.wall, c.Group, c.ID)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ WHERE id % 64 = ?1 AND due_us IS NOT NULL ORDER BY due_us LIMIT ?2`
 	factColumns = `
 SELECT s.id, s.event, s.name, s.labels, s.rev, s.state, s.alarm, s.reason, s.onset_us, s.well_us, s.base_us, s.until_us, s.ended_us, s.asked,
   b.beats + b.starts, b.at_us, b.blind_us, b.path, b.failing, b.run_us, e.rev, e.base_us, e.removed, e.flaps, e.window_us,
-  coalesce(a.held, 0), coalesce(a.lead, ''), coalesce(a.started_us, 0)`
+  coalesce(a.held, 0), coalesce(a.lead, ''), coalesce(a.started_us, 0), s.alarm <> '' AND coalesce(b.beats > a.beats, b.at_us >= s.onset_us)`
 
 	factJoins = `
 JOIN understudy_monitor_beat b ON b.id = s.id
@@ -171,7 +171,7 @@ func (f *factRow) scan(scan scanner, more ...any) (err error) {
 	var blind, started int64
 	dest := []any{&f.ID, &f.CheckID, &f.Source, &f.labels, &f.Rev, &f.State, &f.Alarm, &f.Reason, &f.OnsetAt, &f.WellSince, &f.ExpectedFrom, &f.PausedUntil, &f.RetiredAt, &f.RetireRequested,
 		&f.BeatRev, &f.LastBeat, &blind, &f.path, &f.Failing, &f.RunStarted, &f.CheckRev, &f.CheckChanged, &f.Removed, &f.flaps, &f.window,
-		&f.AlarmHeld, &f.Group, &started}
+		&f.AlarmHeld, &f.Group, &started, &f.BeatSinceOnset}
 	if err := scan(append(dest, more...)...); err != nil {
 		return err
 	}

@@ -112,7 +112,7 @@ func (s step) raiseAlarm(n *source, c monitor.SourceChange) {
 			ID: c.Alarm, Check: n.check.Name, Source: n.name, Group: c.Group, Labels: maps.Clone(n.labels),
 			Reason: c.Reason, Started: c.At, Raised: s.wall,
 		},
-		onset: s.now, held: c.Group != "",
+		onset: s.now, beats: n.beats, held: c.Group != "",
 	}
 	n.onsets = append(n.onsets, s.now)
 	s.alarms[c.Alarm] = n.alarm

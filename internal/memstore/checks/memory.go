@@ -75,6 +75,7 @@ type path struct {
 type alarm struct {
 	monitor.Alarm
 	onset    monitor.StoreTime
+	beats    int64             // of its source, when it was raised
 	endedAt  monitor.StoreTime // 0 while it is open
 	held     bool
 	notified time.Time // when sinks were last notified of it; zero: when it was raised
@@ -247,7 +248,7 @@ func (s step) candidate(n *source) monitor.Candidate {
 		Rev: n.rev, BeatRev: n.beatRev, CheckRev: n.check.Rev, Facts: s.facts(n),
 	}
 	if n.alarm != nil {
-		c.AlarmHeld, c.Started = n.alarm.held, n.alarm.Started
+		c.AlarmHeld, c.Started, c.BeatSinceOnset = n.alarm.held, n.alarm.Started, n.beats > n.alarm.beats
 		if n.alarm.group != nil {
 			c.Group = n.alarm.group.ID
 		}

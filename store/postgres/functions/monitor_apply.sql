@@ -36,7 +36,7 @@ END $$;
 -- What becomes of one source.
 CREATE TYPE {{rules}}.monitor_transition AS (
     change_no bigint, id bigint, transition text, due bigint, base bigint, alarm text, reason text, at timestamptz, grp text,
-    event bigint, event_name text, name text, labels jsonb, was text, standing text, seen boolean, state text
+    event bigint, event_name text, name text, labels jsonb, was text, standing text, beats bigint, seen boolean, state text
 );
 
 -- Makes the transitions of sources of which nothing has changed since they were evaluated, and returns the numbers of
@@ -51,7 +51,7 @@ BEGIN
     PERFORM FROM unnest(p_ids) x (id), LATERAL (
         SELECT FROM {{schema}}.monitor_beat b JOIN {{schema}}.monitor_source s ON s.id = b.id WHERE b.id = x.id FOR NO KEY UPDATE OF b, s) l;
     SELECT array_agg(ROW(x.change_no, x.id, x.transition, x.due, x.base, x.alarm, x.reason, coalesce({{rules}}.monitor_wall(nullif(x.at, 0)), p_wall), x.grp,
-               e.id, e.name, s.name, s.labels, s.state, s.alarm, b.at <> 0,
+               e.id, e.name, s.name, s.labels, s.state, s.alarm, b.beats, b.at <> 0,
                CASE x.transition WHEN 'ONSET' THEN 'down' WHEN 'return' THEN 'up' WHEN 'retire' THEN 'retired' WHEN 'forget' THEN NULL
                     WHEN 'resume' THEN CASE WHEN s.alarm <> '' THEN 'down' ELSE 'up' END
                     ELSE CASE WHEN s.state = 'down' THEN 'up' ELSE s.state END END)::{{rules}}.monitor_transition ORDER BY x.id)
@@ -102,8 +102,8 @@ DECLARE
     v_reasons text[];
     v_lasted bigint[];
 BEGIN
-    INSERT INTO {{schema}}.monitor_alarm (id, event, source, grp, held, labels, reason, started, raised)
-    SELECT x.alarm, x.event_name, x.name, x.grp, x.grp <> '', x.labels, x.reason, x.at, p_wall FROM unnest(p_transitions) x WHERE x.transition = 'ONSET';
+    INSERT INTO {{schema}}.monitor_alarm (id, event, source, grp, held, labels, reason, started, raised, beats)
+    SELECT x.alarm, x.event_name, x.name, x.grp, x.grp <> '', x.labels, x.reason, x.at, p_wall, x.beats FROM unnest(p_transitions) x WHERE x.transition = 'ONSET';
     PERFORM FROM (SELECT x.standing FROM unnest(p_transitions) x WHERE x.transition NOT IN ('ONSET', 'resume') AND x.standing <> '' ORDER BY x.standing) x,
         LATERAL (SELECT FROM {{schema}}.monitor_alarm a WHERE a.id = x.standing FOR NO KEY UPDATE) l;
     WITH ended AS (

@@ -36,7 +36,8 @@ CREATE FUNCTION {{rules}}.monitor_candidates(p_ids bigint[], p_wall timestamptz)
 RETURNS TABLE (id bigint, event bigint, source text, labels text, rev bigint, beat_rev bigint, check_rev bigint,
     state text, alarm text, reason text, onset bigint, onsets bigint, well bigint, base bigint, until bigint, ended bigint, asked boolean,
     beat bigint, blind_then bigint, failing boolean, run bigint, event_base bigint, removed boolean,
-    path text, proof bigint, trust bigint, gap bigint, blind bigint, resumed bigint, held boolean, group_alarm text, started timestamptz) LANGUAGE plpgsql AS $$
+    path text, proof bigint, trust bigint, gap bigint, blind bigint, resumed bigint, held boolean, group_alarm text, started timestamptz,
+    since boolean) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     l {{schema}}.monitor_path;
@@ -53,7 +54,7 @@ BEGIN
             b.at, CASE WHEN p.id IS NULL THEN coalesce(l.blind, 0) ELSE b.blind END, b.failing, b.run, e.base, e.removed,
             coalesce(p.name, l.name, ''), coalesce(p.proof, l.proof, 0), coalesce(p.trust, l.trust, 0), coalesce(p.gap, l.gap, 0),
             coalesce(p.blind, l.blind, 0), coalesce(p.resumed, l.resumed, 0),
-            coalesce(a.held, false), coalesce(a.group_alarm, ''), a.started
+            coalesce(a.held, false), coalesce(a.group_alarm, ''), a.started, s.alarm <> '' AND coalesce(b.beats > a.beats, b.at >= s.onset)
        FROM unnest(p_ids) x (id)
        JOIN {{schema}}.monitor_source s ON s.id = x.id
        JOIN {{schema}}.monitor_beat b ON b.id = x.id
