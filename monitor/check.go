@@ -150,7 +150,8 @@ func (c *Check) IsStricterThan(old *Check) bool {
 		return true
 	case old.Maintenance != "" && (c.Maintenance != old.Maintenance || c.MaintenanceFor < old.MaintenanceFor):
 		return true
-	case old.DependsOn != "" && (c.DependsOn != old.DependsOn || c.DependsLabel != old.DependsLabel):
+	case old.DependsOn != "" && (c.DependsOn != old.DependsOn || c.DependsLabel != old.DependsLabel ||
+		old.Labels[old.DependsLabel] != "" && c.Labels[old.DependsLabel] != old.Labels[old.DependsLabel]):
 		return true
 	}
 	return c.FixedLimit() < old.FixedLimit() || c.Schedule != "" && c.Missed < old.Missed

@@ -43,7 +43,7 @@ type Facts struct {
 	// flapping alarm stands and a held one does not: a source never needs both at once.
 	WellSince StoreTime
 	// ExpectedFrom is the earliest time from which silence counts: when the source was declared, learned,
-	// resumed or brought back.
+	// resumed or brought back, or given labels by which it depends on another source ([Check.MovesFromParent]).
 	ExpectedFrom StoreTime
 	// PausedUntil is when a pause ends by itself.
 	PausedUntil StoreTime

@@ -121,6 +121,16 @@ func (c *Check) lastMaintenance(wall time.Time) time.Time {
 	return s.Last(wall.Add(-2*MaxInterval), wall)
 }
 
+// MovesFromParent reports whether a source depends on one by its labels before, and not by those after. It must have a whole limit
+// then, as after a change that makes a check stricter: what held its alarm back may do so no longer.
+func (c *Check) MovesFromParent(source string, before, after map[string]string) bool {
+	if c.DependsOn == "" {
+		return false
+	}
+	parent := c.parentOf(source, before)
+	return parent.Source != "" && c.parentOf(source, after) != parent
+}
+
 // parentOf is the source that another one depends on.
 func (c *Check) parentOf(source string, labels map[string]string) SourceRef {
 	name := source

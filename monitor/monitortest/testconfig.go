@@ -29,6 +29,7 @@ func configTests() map[string]func(*bench) {
 		"D22 configure/under load":                    testUnderLoad,
 		"D22 configure/nobody sees half of one":       testNoHalf,
 		"declare/new and known":                       testDeclare,
+		"declare/it depends on another":               testDeclareMoved,
 		"declare/all or none":                         testDeclareNone,
 		"refuse/is shown until one is applied":        testRefuse,
 	}
@@ -167,6 +168,9 @@ func testShorterBase(b *bench) {
 		{"windows at another time", func(c *monitor.Check) { c.Maintenance = "0 3 * * 6" }, true},
 		{"no window", func(c *monitor.Check) { c.Maintenance, c.MaintenanceFor = "", 0 }, true},
 		{"it depends on another source", func(c *monitor.Check) { c.DependsLabel = "rack" }, true},
+		{"that source, for all of its own", func(c *monitor.Check) { c.Labels = map[string]string{"rack": "r1"} }, false},
+		{"another label", func(c *monitor.Check) { c.Labels = map[string]string{"rack": "r1", "site": "7"} }, false},
+		{"another source, for all of its own", func(c *monitor.Check) { c.Labels = map[string]string{"rack": "r2"} }, true},
 		{"it depends on nothing", func(c *monitor.Check) { c.DependsOn, c.DependsLabel = "", "" }, true},
 	} {
 		before := b.candidate(id).CheckChanged

@@ -53,6 +53,32 @@ func testDeclare(b *bench) {
 	}
 }
 
+// testDeclareMoved: a source that depends on another one from now on has a whole limit.
+func testDeclareMoved(b *bench) {
+	check := each("e")
+	check.DependsOn, check.DependsLabel = "host", "host"
+	b.configure(check)
+	declare := func(labels map[string]string) {
+		b.Helper()
+		if _, err := b.Declare(b.ctx, []monitor.Declaration{{Check: "e", Source: "a", Labels: labels}}); err != nil {
+			b.Fatalf("Declare: %v", err)
+		}
+	}
+	declare(map[string]string{"host": "h1"})
+	id := b.resolve("e", "a")[0]
+	b.beat(id)
+	b.step(limit + slack)
+	before := b.candidate(id)
+	declare(map[string]string{"host": "h1", "site": "7"})
+	if c := b.candidate(id); c.ExpectedFrom != before.ExpectedFrom {
+		b.Errorf("with another label it is expected from %d, before %d", c.ExpectedFrom, before.ExpectedFrom)
+	}
+	declare(map[string]string{"host": "h2", "site": "7"})
+	if c := b.candidate(id); !near(c.ExpectedFrom, c.Now) || c.Labels["host"] != "h2" {
+		b.Errorf("on another host it is expected from %d, now %d: %+v", c.ExpectedFrom, c.Now, c.Labels)
+	}
+}
+
 func testDeclareNone(b *bench) {
 	b.configure(each("e"))
 	if _, err := b.Declare(b.ctx, []monitor.Declaration{{Check: "e", Source: "a"}, {Check: "f", Source: "a"}}); !errors.Is(err, monitor.ErrNoCheck) {

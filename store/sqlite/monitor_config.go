@@ -25,7 +25,9 @@ WHERE id = ?1`
 
 	countDeclared = "SELECT count(*) FROM understudy_monitor_source WHERE event = ?1 AND name = ?2 AND labels = ?3 AND declared = 1"
 
-	relabel = "UPDATE understudy_monitor_source SET labels = ?2, declared = 1 WHERE id = ?1"
+	readLabels = "SELECT labels FROM understudy_monitor_source WHERE id = ?1"
+
+	relabel = "UPDATE understudy_monitor_source SET labels = ?2, declared = 1, base_us = coalesce(?3, base_us) WHERE id = ?1"
 )
 
 // Configure implements [monitor.Admin].
@@ -179,9 +181,27 @@ func (t *monitorTxn) declare(checks *checkCache, d *monitor.Declaration) (added 
 	}
 	id, added, err := t.add(e, d.Source, labels, true)
 	if err == nil && !added {
-		_, err = t.exec(relabel, id, labels)
+		err = t.relabel(e, id, d, labels)
 	}
 	return added, err
+}
+
+// relabel gives a known source its labels, which may move it to another parent.
+func (t *monitorTxn) relabel(e *checkRow, id int64, d *monitor.Declaration, labels string) error {
+	var text string
+	if err := t.one(readLabels, []any{id}, &text); err != nil {
+		return err
+	}
+	before, err := labelsOf(text)
+	if err != nil {
+		return err
+	}
+	var from any // null leaves it as it is
+	if e.MovesFromParent(d.Source, before, d.Labels) {
+		from = t.at
+	}
+	_, err = t.exec(relabel, id, labels, from)
+	return err
 }
 
 // RejectConfiguration implements [monitor.Admin].

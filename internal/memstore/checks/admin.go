@@ -124,6 +124,9 @@ func (s step) declare(d monitor.Declaration) (added bool) {
 	if n == nil {
 		n, added = s.addSource(s.checks[d.Check], d.Source), true
 	}
+	if n.check.MovesFromParent(d.Source, n.labels, d.Labels) {
+		n.expectedFrom = s.now
+	}
 	n.declared, n.labels = true, maps.Clone(d.Labels)
 	return added
 }

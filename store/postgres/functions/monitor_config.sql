@@ -1,5 +1,12 @@
 -- Configuration of the monitor, and declared sources.
 
+-- Whether a source depends on one by its labels before, and not by those after: as Check.MovesFromParent says it.
+CREATE FUNCTION {{rules}}.monitor_moves_from_parent(p_config jsonb, p_before jsonb, p_after jsonb) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT coalesce(nullif(p_before->>x.label, ''), x.fallback) <> coalesce(nullif(p_after->>x.label, ''), x.fallback, '')
+      FROM (SELECT p_config->>'depends_label' AS label, nullif(p_config->'labels'->>(p_config->>'depends_label'), '') AS fallback
+             WHERE p_config ? 'depends_on') x
+$$;
+
 -- Applies a configuration; it does nothing, and names a check in "missing", if sources are declared for that and it is not configured.
 CREATE FUNCTION {{rules}}.monitor_configure(p_latest bigint, p_config text, p_keep boolean, p_origin text,
     p_events text[], p_names text[], p_labels text[], p_lock_timeout_ms bigint,
@@ -28,7 +35,8 @@ BEGIN
                    OR o.config ? 'maintenance' AND (x.config->>'maintenance' IS DISTINCT FROM o.config->>'maintenance'
                        OR (x.config->>'maintenance_for')::bigint < (o.config->>'maintenance_for')::bigint)
                    OR o.config ? 'depends_on' AND (x.config->>'depends_on' IS DISTINCT FROM o.config->>'depends_on'
-                       OR x.config->>'depends_label' IS DISTINCT FROM o.config->>'depends_label') AS stricter
+                       OR x.config->>'depends_label' IS DISTINCT FROM o.config->>'depends_label'
+                       OR nullif(o.config->'labels'->>(o.config->>'depends_label'), '') <> coalesce(x.config->'labels'->>(o.config->>'depends_label'), '')) AS stricter
           FROM jsonb_to_recordset(p_config::jsonb) x (name text, config jsonb, paused boolean, schedule text, max_run bigint, fixed boolean,
                    sender_clock boolean, every bigint, patience bigint, flaps integer, flap_window bigint)
           JOIN {{schema}}.monitor_event o ON o.name = x.name
@@ -83,9 +91,11 @@ DECLARE
 BEGIN
     SELECT array_agg(k.i ORDER BY k.i) AS i, array_agg(k.id ORDER BY k.i) AS id, array_agg(k.fresh ORDER BY k.i) AS fresh INTO v_known
       FROM {{rules}}.monitor_resolve_sources(p_latest, p_events, p_names, p_labels, NULL, p_lock_timeout_ms) k;
-    UPDATE {{schema}}.monitor_source s SET declared = true, labels = x.labels
-      FROM (SELECT k.id, p_labels[k.i]::jsonb AS labels FROM unnest(v_known.i, v_known.id, v_known.fresh) k (i, id, fresh) WHERE NOT k.fresh ORDER BY k.id) x
-     WHERE s.id = x.id AND (NOT s.declared OR s.labels <> x.labels);
+    UPDATE {{schema}}.monitor_source s
+       SET declared = true, labels = x.labels,
+           base = CASE WHEN {{rules}}.monitor_moves_from_parent(e.config, s.labels, x.labels) THEN (SELECT n.moment FROM {{rules}}.monitor_now(p_latest) n) ELSE s.base END
+      FROM {{schema}}.monitor_event e, (SELECT k.id, p_labels[k.i]::jsonb AS labels FROM unnest(v_known.i, v_known.id, v_known.fresh) k (i, id, fresh) WHERE NOT k.fresh ORDER BY k.id) x
+     WHERE s.id = x.id AND e.id = s.event AND (NOT s.declared OR s.labels <> x.labels);
     RETURN QUERY SELECT k.i, k.fresh FROM unnest(v_known.i, v_known.fresh) k (i, fresh);
 END $$;
 
