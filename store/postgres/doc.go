@@ -22,7 +22,7 @@
 // A single statement commits when its answer has been sent. If the answer is larger than the buffers between (some MB, of an exchange
 // with large messages) and the process stops or is cut off before it has read it, the keys of that exchange stay locked until the
 // server ends the connection: after 10 s on Linux (tcpSettings in pool.go), or the URL's tcp_user_timeout. Behind a pooler or on a Unix
-// socket it does not.
+// socket the server never ends it.
 //
 // The clock is clock_timestamp(), never the time at which a transaction or statement started. A renewal writes one row and
 // nothing that is indexed; it waits only for the end of that very session. Acquire of a lease that was seen held takes no lock
@@ -33,9 +33,8 @@
 // [Store.Watch] recognises the pooler and reports errors.ErrUnsupported, and changes are found by
 // polling alone, which costs at most one interval.
 //
-// It opens two connections of its own, or Config.Connections, all but one of which other calls than the start and the renewal of
-// sessions may use at a time, and more to listen: one for each call of Watch, and one that those who wait for commands of shards
-// share. It never uses a pool of the application's.
+// It opens Config.Connections (2): one is reserved for starting and renewing sessions. Listeners open more: one for each call of
+// Watch, and one that all that wait for commands of shards share. It never uses a pool of the application's.
 //
 // # Where things are
 //
@@ -52,6 +51,7 @@
 //	dispatch.Admin                    queue_admin.go, queue_lists.go              queue_admin.sql
 //	(enqueueing)                      enqueue.go                                  entry/enqueue.sql, enqueue.sql
 //	(the guard)                       guard.go                                    entry/guard.sql, guard.sql
+//	(all of the monitor)              monitor.go                                  monitor.sql
 //	monitor.HeartbeatStore            monitor_intake.go                           monitor_intake.sql
 //	monitor.Detection                 monitor_detection.go, monitor_apply.go,     the same
 //	                                  monitor_groups.go, monitor_sweep.go
@@ -61,24 +61,32 @@
 //	shard.Commands                    shard_commands.go, shard_watch.go           shard.sql
 //	job.Store, access.Table           jobs.go, access.go                          (transactions)
 //	store.Admin, store.Checkups       open.go, migrate.go, rules.go, inspect.go,  (statements)
-//	                                  checkup.go
+//	                                  checkup.go                                  migrations/, retired.txt
 //
 // query.go runs statements, on the connections of pool.go; errors.go gives errors their meaning, values.go converts values.
 // common.sql has the rules that every function keeps, and what all use; monitor.sql what the monitor's use. functions/README.md
 // says what names in SQL mean, and how to add a column or a function.
 //
-// A setting of the store is a field of Config (open.go), which store/open (Options, servers.go) fills from what instance.Host and
-// internal/settings hold; or an option of the URL (parseURL), which then must not reach the server.
+// A setting: Config (open.go) ← store/open: Options (open.go), openPostgres (servers.go) ← internal/instance Host.Open ←
+// internal/server (server.go, page.go) ← internal/settings. Commands that call open.Open themselves: cmd/understudy/store.go,
+// doctor.go. Or it is an option of the URL (parseURL), which then must not reach the server.
 //
 // # Where things are decided
+//
+// The caller sets the deadline of a call. Without one it is callTimeout (pool.go), also used in renewals.go and watch.go.
+// lock_timeout is 9/10 of what is left (query.go). Retries share it.
 //
 // A renewal is the UPDATE of session in renew_session and renew_sessions (renewals.sql). RenewSession (renewals.go) sends one alone
 // if none was sent shortly before, and lets those that follow share a statement. Programs in other languages come to renew_session by
 // renew and acquire in entry/lease.sql.
 //
-// A takeover is decided by acquire (lease.sql), in up to two passes. The first takes no lock; most requests end there,
-// with any verdict but a new term. It is left out for a lease that the contender has seen free. The second
-// locks the lease and both sessions (only the own one where the contender saw none), and is the only one that writes. Each reads the clock, and gives the first verdict that fits:
+// A takeover is decided by acquire (lease.sql), in up to two passes:
+//
+//  1. takes no lock; most requests end there, with any verdict but a new term. It is left out for a lease that the contender has
+//     seen free;
+//  2. locks the lease and both sessions (only its own one where the contender saw none), and is the only one that writes.
+//
+// Each reads the clock, and gives the first verdict that fits:
 //
 //	no_session  the contender's own session has lapsed
 //	taken       its session holds the lease already
@@ -88,15 +96,17 @@
 // One of its arguments is p_waited: the contender has counted a whole T by its own clock. [lease.Expectation.Permits] is the same
 // rule for the stores that decide in Go: both change together.
 //
-// Of leases the server's clock alone never decides, though a session past its deadline is reason enough in SQL: a contender does
-// not ask before its own clock has counted what was left (lease/takeoverpolicy.go). A step forward by more than T ends every
-// session, but gives no lease away early; a step back delays a takeover by T at most. Of claims it does decide alone: a key
-// whose holder's session has lapsed by it is free at once, and after a step back such keys, and those that become ready later,
-// wait for as much longer.
+// In SQL a deadline that has passed is enough to take a lease over. The contender's own clock is the second condition: it sends no
+// request before it has counted the remaining time (lease/takeoverpolicy.go). A step forward of the server's clock by more than T
+// ends every session, but gives no lease away early; a step back delays a takeover by T at most.
 //
-// A contender learns of it in three ways. Whoever frees or takes a lease notifies, of a job's lease only if a session waits for it
-// (notify_change in common.sql), which those hear who listen (watch.go). A renewal returns the leases that its session waits for
-// (waits in renewals.sql). Of a lapse nobody tells: the contender asks when its own timer has run out. See lease.Contender and
+// Of claims the server's clock decides alone. A key whose holder has lapsed can be claimed at once, unless a step is in progress:
+// then only after the step's hold (step_ends_at). [claim.Row.IsFree] is the same rule in Go: change both. After a step back of the
+// clock such keys, and those that become ready later, wait for as much longer.
+//
+// A contender learns in three ways that a lease is free. What frees or takes a lease notifies (notify_change in common.sql), of a
+// job's lease only if a session waits for it; listeners get that (watch.go). A renewal returns the leases that its session waits for
+// (waits in renewals.sql). A lapse sends no notification: the contender asks when its own timer has run out. See lease.Contender and
 // ADR 0050.
 //
 // Which ready key is claimed next is decided by claim_keys (claims.sql): those of lapsed sessions, in no particular
@@ -108,23 +118,23 @@
 // follows for the key: its ready_at and blocked (queue.sql). An operator's action is decided in apply_to_unfinished and
 // retry_dead_lettered (queue_admin.sql).
 //
-// What becomes of a source is decided by monitor/rule.go. monitor_apply_transitions makes the transition if nothing that was
-// evaluated has changed, monitor_start_and_end_alarms writes the alarm, monitor_notify the messages for sinks
-// (monitor_apply.sql).
+// What becomes of a source is decided by monitor/rule.go. monitor_apply_transitions makes the transition if the source, its last
+// heartbeat and its check are unchanged (its parent and path may have changed), monitor_start_and_end_alarms writes the alarm,
+// monitor_notify the messages for sinks (monitor_apply.sql).
 //
 // # Versions
 //
-// Migrations hold tables. The rules are functions that the program brings with it (functions/): it
-// creates them in the schema under names that begin with a hash of their text, and calls only its
-// own set. So programs of two versions work side by side, each by its own rules on the same rows.
+// Migrations hold tables. A program brings its functions with it (functions/), its function set: it creates them in the schema
+// under names that begin with a hash of their text, and calls only its own set. So programs of two versions work side by side,
+// each by its own functions on the same rows.
 //
 // Entry points (entry/) are what others use by a name that stays: enqueue, enqueue_at, enqueue_all,
 // require_term, acquire, renew, release and state, the bodies of the triggers check_term and number_batches, and the views. There is
-// one of each. It uses the set that was installed last, or another that is opened once that one
-// was not used for seven days; if a later version has added a column to a view, its entry points stay. A trigger therefore also
+// one of each. Entry points call the set installed last. If no program has used that set for seven days, the next program that
+// opens the store makes them call its own. If a later version has added a column to a view, its entry points stay. A trigger therefore also
 // handles rows that the other version inserts, and must stay compatible with it, as the functions must.
 //
-// The table rule_set names the sets. Opening the store records that a set is used, at most once an
+// The table rule_set names the function sets. Opening the store records that a set is used, at most once an
 // hour, and a session records the set of its program. A start drops the sets that no program
 // opened the store with, and of which no session lived, for seven days; a process that does not
 // find its functions any more creates them again. The functions of version 11 and earlier came from
@@ -132,10 +142,10 @@
 //
 // Tables change in two steps (see [store.Step]). The version of a step is its place in migrations/, from 1; the number
 // in its file's name only gives the order: it may leave gaps, and may repeat (then the rest of the name orders). An expanding step only adds, and its first line names
-// the older version that a program must know after it ("-- readers: 11"); an older program goes on, and can be
+// the oldest program version that can use the store after it ("-- readers: 11"); such a program goes on, and can be
 // started again. That number is the oldest version whose programs lose and spoil nothing if they neither know nor
 // write what the step adds: as a rule 11, the last that had its functions from migrations; a greater one only if programs without
-// an earlier step would spoil this one. Rules of the version that adds a column must not need what the version before
+// an earlier step would spoil this one. Functions of the version that adds a column must not need what the version before
 // does not write. A contracting step removes or changes something, at least one version after the
 // last program that used it, and raises the greatest version in the table migration: older programs then
 // refuse the store with store.ErrSchema. fault.TestFaultUpgrade runs the version before beside this one.
@@ -151,7 +161,7 @@
 //
 // returns the id, a random one if none is given, or null if the queue has a message of this id
 // already. enqueue_at has one more argument after the payload, before when it is not to be sent: until then the message is in
-// understudy.scheduled, and costs nobody anything who delivers. With six arguments, all of them given, the last is a jsonb object of headers. INSERT and COPY
+// understudy.scheduled, and costs dispatchers nothing. With six arguments, all of them given, the last is a jsonb object of headers. INSERT and COPY
 // into understudy.batch (queue, key, id, payload, content_type) work too; there a duplicate is an error, and what is
 // not valid is refused at COMMIT.
 // Headers only go through the functions, which check them. A queue that does not exist is refused with SQLSTATE US002, by the
@@ -170,7 +180,7 @@
 //
 // # Claims and queues
 //
-// Takes, starts and results of a key meet in its row in understudy.claim. Deliveries lock that row
+// Claims, starts and results of a key meet in its row in understudy.claim. Deliveries lock that row
 // and do not write it: what changes is in the row of each message, which is written twice, on its own
 // page. Nothing that a dispatcher calls reads messages that are finished. Functions on queues,
 // claims and shards need READ COMMITTED; where a pooler hides from the server that connections ask for it, and the
@@ -204,7 +214,8 @@
 // The program's own role must own the schema, or have USAGE on it, EXECUTE on its functions,
 // SELECT, INSERT, UPDATE and DELETE on its tables, and USAGE and SELECT on its sequences. Migrate,
 // and the first start of a version with new functions, need to create: run `understudy store
-// migrate` as the owner before such a role starts a new version. A role that only guards its
+// migrate` as the owner before such a role starts a new version. A program that starts no session and whose role cannot create
+// must be restarted once a week: its start alone records that its functions are in use, and unused ones are dropped. A role that only guards its
 // transactions, or enqueues through understudy.enqueue, needs no more than
 //
 //	GRANT USAGE ON SCHEMA understudy TO app;

@@ -32,7 +32,7 @@ const (
 )
 
 // Enqueue puts messages at the ends of their keys when the caller's transaction
-// commits, and tells for each whether it is new: false when its queue has a message
+// commits, and returns for each whether it is new: false when its queue has a message
 // of that id. The transaction may be of any pool and isolation level on the
 // store's database. An error that wraps [dispatch.ErrNoQueue] or lease.ErrInvalid
 // says what is wrong with the messages, and what the server has to say comes as it

@@ -48,8 +48,8 @@ func pgCode(err error) string {
 	return ""
 }
 
-// isTransient tells that the same statement on the same or another connection may
-// succeed, and that this one left nothing behind.
+// isTransient reports whether the same statement on the same or another connection may
+// succeed, and this one left nothing behind.
 func isTransient(err error) bool {
 	if errors.As(err, new(notSent)) {
 		return false // connecting was tried already
@@ -58,13 +58,12 @@ func isTransient(err error) bool {
 	return code == codeSerialization || code == codeDeadlock || pgconn.SafeToRetry(err)
 }
 
-// isRefusedParameter tells that a pooler did not like what was asked of it when
-// connecting.
+// isRefusedParameter reports whether a pooler refused a startup parameter.
 func isRefusedParameter(err error) bool {
 	return pgCode(err) == codeProtocol && strings.Contains(err.Error(), "startup parameter")
 }
 
-// isUnknownTCPSetting tells that a server does not know one of tcpSettings. Some that speak PostgreSQL's protocol do not.
+// isUnknownTCPSetting reports whether a server does not know one of tcpSettings. Some that speak PostgreSQL's protocol do not.
 func isUnknownTCPSetting(err error) bool {
 	return pgCode(err) == codeNoSetting && strings.Contains(err.Error(), `"tcp_`)
 }

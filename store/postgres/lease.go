@@ -122,7 +122,7 @@ func scanLease(r pgx.Row, before ...any) (lease.Lease, error) {
 	return scanLeaseAt(r, new(time.Time), before...)
 }
 
-// scanLeaseAt also tells the clock.
+// scanLeaseAt also returns the store's clock.
 func scanLeaseAt(r pgx.Row, at *time.Time, before ...any) (lease.Lease, error) {
 	var x shownLease
 	err := r.Scan(append(before, &x.Space, &x.Key, &x.Term, &x.Session, &x.HolderID, &x.HolderName, &x.HolderAddress,

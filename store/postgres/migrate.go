@@ -20,14 +20,14 @@ func steps() ([]store.Step, error) { return store.Steps(migrations, "migrations/
 // schemaState is what a program needs to know about the schema before it uses it.
 type schemaState struct {
 	version int // 0: there is none
-	readers int // the oldest version that a program must know
+	readers int // the oldest program version that can use the store
 	// installed: the program's rule set is there. idle: its use was last recorded more than an
 	// hour ago. entryUsed: the entry points use a set that is in use. unused: there are sets that
 	// may not be in use any more.
 	installed, idle, entryUsed, unused bool
 }
 
-// isCurrent tells that a program which knows this many versions has nothing to create.
+// isCurrent reports whether a program that knows this many versions has nothing to create.
 func (f schemaState) isCurrent(known int) bool {
 	return f.version >= known && f.installed && f.entryUsed
 }
@@ -113,7 +113,7 @@ func (s *Store) migrate(ctx context.Context, tx pgx.Tx, known []store.Step, crea
 
 // recordStep records that a step was applied. Programs refuse a store whose table "migration"
 // has a greater number than they know, also those that were released before there were two
-// kinds of steps. So the table tells what a program must know, and "schema_step" the others.
+// kinds of steps. So the table has what a program must know, and "schema_step" the others.
 func (s *Store) recordStep(ctx context.Context, tx pgx.Tx, version, readers int) error {
 	if version > readers {
 		if _, err := tx.Exec(ctx, s.sql("INSERT INTO {{schema}}.schema_step (version) VALUES ($1)"), int64(version)); err != nil {

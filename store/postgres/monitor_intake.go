@@ -13,7 +13,7 @@ import (
 	"github.com/understudy-ha/understudy/monitor"
 )
 
-// nameable tells that a text can be a name: only such are learned.
+// nameable reports whether a text can be a name: only such are learned.
 func nameable(s string) bool { return lease.ValidateText("name", s, 1, monitor.MaxName) == nil }
 
 // ResolveSources implements [monitor.HeartbeatStore].

@@ -122,7 +122,7 @@ func (p *pool) tryOnce(ctx context.Context, l lane, f func(context.Context, *pgx
 }
 
 // rehearse makes a connection that serves a session ready for a hand-over: one renewal is later by some milliseconds, and
-// not the first hand-over. If it fails, the first hand-over is.
+// not the first hand-over. If it fails, the first hand-over is slower instead.
 func (p *pool) rehearse(ctx context.Context, conn *pgx.Conn) {
 	const done = "rehearsed"
 	if state := conn.PgConn().CustomData(); state[done] == nil {

@@ -19,7 +19,7 @@ const busyKeys = `{{schema}}.tail e
 	JOIN LATERAL (SELECT b.* FROM {{schema}}.batch b
 		WHERE b.queue = e.queue AND b.key = e.key AND b.seq > c.done AND NOT b.over ORDER BY b.seq LIMIT 1) b ON true`
 
-// busy tells of such a key, from its claim alone, that it may have something to do.
+// busy reports whether such a key may have something to do, from its claim alone.
 const busy = `(c.session <> '' OR c.ready_at IS NOT NULL OR c.blocked IS NOT NULL)`
 
 // depth is how many messages of such a key have not ended: by their numbers where

@@ -49,8 +49,8 @@ type renewalAnswer struct {
 	err error
 }
 
-// errAlone is the answer to a session that a statement of its own is to renew: there is no other to join, or only that
-// can decide on it.
+// errAlone is the answer to a session that a statement of its own is to renew: there is no other to join, or the shared statement
+// left it out because its row was locked or it has lapsed.
 var errAlone = errors.New("not renewed with others")
 
 // RenewSession implements [lease.Store].

@@ -133,7 +133,7 @@ func (s *Store) useRules(ctx context.Context, conn *pgx.Conn, found schemaState)
 	}
 }
 
-// dropUnused drops the sets that were not used for setGrace. Sessions tell which set their
+// dropUnused drops the sets that were not used for setGrace. Sessions record which set their
 // program calls, and keep it in use for as long as they live. The set of the entry points stays.
 func (s *Store) dropUnused(ctx context.Context, tx pgx.Tx) error {
 	if err := s.lockSchema(ctx, tx); err != nil {

@@ -72,7 +72,7 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Enqueues batches in the caller's transaction and tells which are new. Those with
+-- Enqueues messages in the caller's transaction and returns which are new. Those with
 -- an id that the queue has already are left out.
 CREATE OR REPLACE FUNCTION {{schema}}.enqueue_all(queues text[], keys text[], ids text[], content_types text[], payloads bytea[])
 RETURNS boolean[] LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -80,8 +80,8 @@ BEGIN
     RETURN {{schema}}.enqueue_all(queues, keys, ids, content_types, payloads, NULL);
 END $$;
 
--- Enqueues one batch in the caller's transaction and returns its id, or null if the
--- queue has a batch of this id already.
+-- Enqueues one message in the caller's transaction and returns its id, or null if the
+-- queue has a message of this id already.
 CREATE OR REPLACE FUNCTION {{schema}}.enqueue(queue text, key text, payload bytea, id text DEFAULT NULL,
     content_type text DEFAULT 'application/octet-stream') RETURNS text LANGUAGE plpgsql
 SECURITY DEFINER AS $$
@@ -141,7 +141,7 @@ BEGIN
     RETURN v_id;
 END $$;
 
--- Enqueues one batch that is not to be sent before a time, by the clock of this server: until then it is in no key. The
+-- Enqueues one message that is not to be sent before a time, by the clock of this server: until then it is in no key. The
 -- rest is as for enqueue, which it is where that time has come.
 CREATE OR REPLACE FUNCTION {{schema}}.enqueue_at(queue text, key text, payload bytea, not_before timestamptz, id text DEFAULT NULL,
     content_type text DEFAULT 'application/octet-stream', headers jsonb DEFAULT NULL) RETURNS text LANGUAGE plpgsql

@@ -1,13 +1,13 @@
 -- Claims on keys of work. The rules of common.sql hold here too, and:
 --
---   * Takes, begins and finishes of a key meet in its row: each locks it first, and reads what it
+--   * Claims, starts and results of a key meet in its row: each locks it first, and reads what it
 --     decides on in a later statement, whose snapshot shows what the lock's last owner did. That
 --     needs READ COMMITTED, which configure_key_statement requires.
 --   * Many rows are locked in the order of their keys, or not waited for.
 --   * Nothing that is indexed changes while a key is held and worked on.
 
--- Makes the session a member and tells how the keys are divided; null if it does not
--- live.
+-- Makes the session a member and returns how the keys are divided; null if the session has ended or
+-- lapsed.
 CREATE FUNCTION {{rules}}.join_space(p_space text, p_session text, p_asleep boolean, p_from timestamptz, p_lock_timeout_ms bigint,
     OUT members bigint, OUT mine bigint, OUT held bigint, OUT fewest bigint, OUT free boolean, OUT due boolean) LANGUAGE plpgsql AS $$
 DECLARE
@@ -58,10 +58,13 @@ END $$;
 CREATE FUNCTION {{rules}}.queue_of(p_space text) RETURNS text LANGUAGE sql IMMUTABLE
 AS $$ SELECT CASE WHEN starts_with(p_space, 'queue/') THEN substr(p_space, 7) END $$;
 
--- Claims keys. The last row has no key: it tells the time, or none if the session
--- does not live. Free keys that are ready since before p_from are left out. What was
--- taken and worked off stays in the index for as long as any transaction might see it,
--- and a taker need not wade through that each time.
+-- Claims up to p_most keys: first those of lapsed sessions, then those that have been free for p_linger, the longest ready first,
+-- then up to p_fresh of the others, in the same order. (If p_fresh covers p_most, or p_linger is 0, all free keys are one group.)
+-- A key that has just become free is so left for a moment to members that have fewer.
+--
+-- The last row has no key: it has the clock, or none if the session has ended or lapsed. Free keys that are ready since before
+-- p_from are left out: what was claimed and done stays in the index for as long as any transaction might see it, and is not
+-- searched each time.
 CREATE FUNCTION {{rules}}.claim_keys(p_space text, p_session text, p_most bigint, p_fresh bigint, p_linger bigint, p_from timestamptz, p_lock_timeout_ms bigint)
 RETURNS TABLE (key text, term bigint, interrupted boolean, at timestamptz) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -281,7 +284,7 @@ BEGIN
     PERFORM {{rules}}.scan_by_ctid_only(false);
 END $$;
 
--- Tells whether a key is ready that may be taken. As in claim_keys, free ones that
+-- Reports whether a key is ready that may be claimed. As in claim_keys, free ones that
 -- are ready since before p_from are not looked for.
 CREATE FUNCTION {{rules}}.has_free_key(p_space text, p_from timestamptz, t timestamptz) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -294,7 +297,7 @@ BEGIN
                     WHERE m.space = p_space AND NOT {{rules}}.is_alive(m.session, t));
 END $$;
 
--- For one that has said that it sleeps: tells whether there is a key for it after
+-- For a member that has recorded that it sleeps: reports whether there is a key for it after
 -- all. It does not answer before every transaction that may have missed that has committed;
 -- but it waits for no one who takes very long.
 CREATE FUNCTION {{rules}}.recheck_free_keys(p_space text, p_from timestamptz, p_lock_timeout_ms bigint) RETURNS boolean LANGUAGE plpgsql AS $$

@@ -13,7 +13,7 @@
 --     update. What needs a session to stay alive takes FOR KEY SHARE, which blocks only its end.
 --   * What goes by what the caller saw is a compare-and-set: the row is locked, compared with that, and only then
 --     written. (Renewals, the end of a session and the request for a release go by a row as it is.)
--- Two do not lock before they decide: a request for a lease that is held, which a plain read can refuse (acquire, its first pass),
+-- Two functions do not lock before they decide: a request for a lease that is held, which a plain read can refuse (acquire, its first pass),
 -- and a renewal that is far from its deadline (renew_session).
 
 -- Settings for this statement alone: those that count while it runs. (statement_timeout would count from the next one.) It

@@ -35,7 +35,7 @@ BEGIN
     END IF;
 END $$;
 
--- Puts batches at the end of their key, in this order, and tells whether the key became ready by that and a member may
+-- Puts messages at the end of their key, in this order, and returns whether the key became ready by that and a member may
 -- have to be woken for it. The trigger number_batches does the same for one message, with fewer statements: the two must
 -- take the same locks in the same order.
 CREATE FUNCTION {{rules}}.append_to_key(p_queue text, p_key text, p_tids tid[]) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -90,7 +90,7 @@ BEGIN
     UPDATE {{schema}}.batch b SET seq = p_last + x.i FROM unnest(p_tids) WITH ORDINALITY x (tid, i) WHERE b.ctid = x.tid;
 END $$;
 
--- Makes an idle key ready and tells whether a member may have to be woken for it.
+-- Makes an idle key ready and reports whether a member may have to be woken for it.
 CREATE FUNCTION {{rules}}.make_key_ready(p_queue text, p_key text, p_term bigint, p_last bigint) RETURNS boolean LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -113,7 +113,7 @@ BEGIN
     PERFORM {{rules}}.wake_members('queue/' || p_queue, 1);
 END $$;
 
--- Tells of most messages that they are valid, at the cost of an expression: it is written into the statement that calls it.
+-- Reports whether a message is valid, for most of them, at the cost of an expression: it is written into the statement that calls it.
 CREATE FUNCTION {{rules}}.is_plainly_valid(p_key text, p_id text, p_content_type text, p_payload bytea) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
     SELECT p_key OPERATOR(pg_catalog.||) E'\n' OPERATOR(pg_catalog.||) p_id OPERATOR(pg_catalog.||) E'\n' OPERATOR(pg_catalog.||) p_content_type
             OPERATOR(pg_catalog.~) '^[!-~](?:[ -~]*[!-~])?\n[!-~](?:[ -~]*[!-~])?\n[!-~](?:[ -~]*[!-~])?$'

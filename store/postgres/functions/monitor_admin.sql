@@ -54,7 +54,7 @@ BEGIN
     RETURN 'done';
 END $$;
 
--- Pauses, resumes or retires one source, and tells whether there is one.
+-- Pauses, resumes or retires one source, and reports whether there is one.
 CREATE FUNCTION {{rules}}.monitor_apply_to_source(t bigint, p_event bigint, p_name text, p_verb text, p_for bigint, p_note text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     s {{schema}}.monitor_source;

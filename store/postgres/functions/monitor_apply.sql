@@ -155,7 +155,7 @@ BEGIN
     RETURN coalesce(v_change_nos, '{}');
 END $$;
 
--- Writes to the history what happened to the subjects, and tells those who follow all changes that something did.
+-- Writes to the history what happened to the subjects, and notifies those that follow all changes.
 CREATE FUNCTION {{rules}}.monitor_record_history(p_at timestamptz, p_subjects text[], p_reasons text[], p_durations bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF p_subjects IS NOT NULL THEN
@@ -165,8 +165,8 @@ BEGIN
     END IF;
 END $$;
 
--- Tells sinks, each of an id once; the sink '' stands for all. A sink that was dropped meanwhile is not told. It comes
--- last: what looks at the batches at the commit, one by one, is to keep its plans.
+-- Stores the notifications of sinks, each id once; the sink '' stands for all. A sink that was dropped meanwhile gets none. It comes
+-- last: the trigger that numbers the messages at the commit, one by one, is to keep its plans.
 CREATE FUNCTION {{rules}}.monitor_notify(p_sinks text[], p_keys text[], p_ids text[], p_payloads bytea[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM {{rules}}.monitor_enqueue('alarms.' || s.name, array_agg(x.key ORDER BY x.i), array_agg(x.id ORDER BY x.i), array_agg(x.payload ORDER BY x.i))

@@ -192,7 +192,7 @@ BEGIN
         LEFT JOIN {{schema}}.monitor_source s ON s.event = e.id AND s.name = x.name;
 END $$;
 
--- Keeps a report of a source in place of the last one, and tells whether there is such a source.
+-- Keeps a report of a source in place of the last one, and reports whether there is such a source.
 CREATE FUNCTION {{rules}}.monitor_keep_report(p_event text, p_source text, p_kind text, p_code integer, p_run text, p_body bytea, p_lock_timeout_ms bigint)
 RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN

@@ -29,7 +29,7 @@ BEGIN
     SELECT s.generation INTO generation FROM {{schema}}.monitor_setting s;
 END $$;
 
--- Makes sources due whose event was changed, and tells whether there are more.
+-- Makes sources due whose event was changed, and reports whether there are more.
 CREATE FUNCTION {{rules}}.monitor_reevaluate_changed(t bigint, p_limit integer) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     e {{schema}}.monitor_event;

@@ -1,16 +1,16 @@
 -- Delivery of queues: the exchange with a dispatcher.
 --
--- The claim row of a key is only locked while batches are delivered: what changes
--- with each of them is written in the row of the batch, so that no row is written
+-- The claim row of a key is only locked while messages are delivered: what changes
+-- with each of them is written in the row of the message, so that no row is written
 -- again and again. Its "done" follows from time to time. The tail row of a key
 -- belongs to those who enqueue, who lock it, and changes only when the key becomes
 -- idle: which a transaction with an older snapshot meets as a serialization failure.
 --
 -- Locks are taken in this order, and what comes before is never waited for:
--- Deliverers: claims in the order of their keys, the batches of these, tails (never
+-- Dispatchers: claims in the order of their keys, the messages of these, tails (never
 -- waited for). Enqueuers: tails in order, then the claims of idle keys, which no
--- deliverer holds. Operators: the claim, then the batch; for a batch that is
--- finished, which deliverers do not touch, the batch, then as an enqueuer. A removal: all
+-- dispatcher holds. Operators: the claim, then the message; for a message that is
+-- finished, which dispatchers do not touch, the message, then as an enqueuer. A removal: all
 -- tails of its queue, and before them its advisory lock, which an enqueuer of more than one
 -- message, or to a new key, has before its first tail, too.
 
@@ -137,7 +137,7 @@ BEGIN
                 v_changed := true;
                 v_given[i] := true;
                 v_holding[i] := 'given';
-                -- A busy one has a batch when an enqueuer's long commit ends: its next
+                -- A busy one has a message when an enqueuer's long commit ends: its next
                 -- holder will see.
                 v_ready[i] := CASE WHEN p_keys[i] = ANY (r.busy) THEN t END;
             ELSE
@@ -216,8 +216,8 @@ BEGIN
     PERFORM {{rules}}.scan_by_ctid_only(false);
 END $$;
 
--- Marks keys that have nothing to do as idle, and tells which; those that got a
--- batch meanwhile are not among them. The claims are locked. A tail that an enqueuer
+-- Marks keys that have nothing to do as idle, and returns which; those that got a
+-- message meanwhile are not among them. The claims are locked. A tail that an enqueuer
 -- has locked is waited for a moment; "busy" are those that stay locked.
 CREATE FUNCTION {{rules}}.mark_idle(p_queue text, p_keys text[], OUT idle text[], OUT busy text[]) LANGUAGE plpgsql AS $$
 DECLARE
@@ -300,8 +300,8 @@ CREATE FUNCTION {{rules}}.trail_entry(at timestamptz, state text, term bigint, a
         'code', nullif(code, 0), 'detail', nullif(detail, ''), 'action', nullif(action, '')))
 $$;
 
--- The batch's trail with one more entry; the oldest give way, but for the latest retry (as dispatch.TruncateTrail says). When it
--- was queued is in no trail, but as the first entry if it went to the end of its key since; of a batch that has no trail yet, the
+-- The message's trail with one more entry; the oldest give way, but for the latest retry (as dispatch.TruncateTrail says). When it
+-- was queued is in no trail, but as the first entry if it went to the end of its key since; of a message that has no trail yet, the
 -- first submission is in the columns.
 CREATE FUNCTION {{rules}}.append_to_trail(b {{schema}}.batch, p_entry jsonb) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
 DECLARE

@@ -127,7 +127,7 @@ RETURNS void LANGUAGE sql VOLATILE AS $$
             {{rules}}.nanoseconds(greatest(t - coalesce(p_since, (b.trail -> -1 ->> 'at')::timestamptz, b.ended, b.begun, b.enqueued), '0')))
 $$;
 
--- The state that operators see, where the claim tells what is under way.
+-- The state that operators see, where the claim has what is under way.
 CREATE FUNCTION {{rules}}.shown_state(p_state text, p_hold timestamptz, p_term bigint, p_claim_term bigint, p_session text)
 RETURNS text LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN p_hold IS NOT NULL AND p_term = p_claim_term AND p_session <> '' THEN 'submitting'

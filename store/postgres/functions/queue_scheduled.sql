@@ -104,7 +104,7 @@ BEGIN
     RETURN 'done';
 END $$;
 
--- Counts the scheduled messages of a queue, at most p_most, and tells when the first is due.
+-- Counts the scheduled messages of a queue, at most p_most, and returns when the first is due.
 CREATE FUNCTION {{rules}}.count_scheduled(p_queue text, p_most bigint, OUT n bigint, OUT first timestamptz) LANGUAGE plpgsql STABLE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
 BEGIN
