@@ -48,11 +48,11 @@ func (f *Facts) blindSince(from StoreTime) time.Duration {
 }
 
 // extendAfterBlindness gives a source some time after a blind period, because what it sent just before may have been
-// lost. The extension reaches at most "more" beyond the end: a path that fails again and again must not hide a silent
+// lost. The extension reaches at most the allowance beyond the end: a path that fails again and again must not hide a silent
 // source for ever.
-func (f *Facts) extendAfterBlindness(end StoreTime, more time.Duration) StoreTime {
+func (f *Facts) extendAfterBlindness(end StoreTime, allowance time.Duration) StoreTime {
 	if f.Path.BlindUntil > f.LastBeat {
-		return max(end, min(f.Path.BlindUntil, end).Add(more))
+		return max(end, min(f.Path.BlindUntil, end).Add(allowance))
 	}
 	return end
 }

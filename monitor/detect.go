@@ -36,7 +36,8 @@ func (w *Watcher) detect(ctx context.Context) {
 		}
 		// An early wake-up must not postpone the next scheduled scan, or a watcher that is woken again
 		// and again would scan too rarely.
-		if next = max(min(next, began)+pause, began); err != nil {
+		next = max(min(next, began)+pause, began)
+		if err != nil {
 			next = w.clock.Now() + pause
 		}
 		timer, stop := w.clock.Timer(next - w.clock.Now())

@@ -17,11 +17,15 @@
 // housekeeping.go registers the instance, sweeps, reports groups (groups.go) and reminds (reminders.go). settings.go has the
 // configuration as a watcher knows it, loop.go its requests that are made again and again. store.go and admin.go are the ports.
 //
+// Who evaluates: Watcher.Run (watcher.go) claims partitions with claim.Hold (keys: store.go, ClaimKeys). When an instance dies,
+// others claim them after the first window and claim.PollInterval, some 6 s. Two watchers at once do no harm.
+//
 // Whether an alarm starts or ends is decided in [Check.Evaluate] (rule.go, deadline.go), which is pure. So is what holds an
-// alarm back: maintenance, or the source that this one depends on (heldback.go), which readParents (detect.go) has read; one
-// whose check is paused or in maintenance counts as paused there.
-// What is blind is decided before all that, by [PathStatus] (path.go) and its copies: monitor_record_probe in
-// store/postgres/functions/monitor_intake.sql, and recordProbes in internal/memstore/checks/intake.go.
+// alarm back: maintenance, or the source that this one depends on (heldback.go). readParents (detect.go) reads that, and shows it as
+// paused while its check is paused or in maintenance.
+// What is blind is decided before all that, by [PathStatus] (path.go). SQLite calls its RecordProbe (store/sqlite/monitor_paths.go);
+// the copies are monitor_record_probe in store/postgres/functions/monitor_intake.sql, and recordProbes in
+// internal/memstore/checks/intake.go.
 // What follows is decided in changes.go: changeBuilder.onset says whether the alarm is held for its group; end says what is
 // sent when it ends, which depends on what was sent before. groups.go (groupReport) decides
 // when and how held alarms are reported, and when a group's alarm ends, reminders.go what is sent again, and the store's
@@ -29,8 +33,8 @@
 // store/postgres/functions/monitor_apply.sql, and in internal/memstore/checks/detection.go, the store in
 // memory. Redis keeps no sources.
 //
-// The rule runs when a source is due, not at each heartbeat: one of a source that is up, not in a run and without an alarm makes
-// it due in no store (RecordHeartbeats). An option about single heartbeats changes that in each store (monitor_intake), and
+// The rule runs when a source is due. A heartbeat of a healthy source triggers no evaluation: one that is up, not in a run and
+// without an alarm becomes due in no store (RecordHeartbeats). An option about single heartbeats changes that in each store (monitor_intake), and
 // merge.go, which makes one update of several.
 //
 // A source has no options. It has labels, which the rule does not see; an option of a check may name one, as DependsLabel
@@ -41,13 +45,14 @@
 //     its copy in "monitor_configure", store/postgres/functions/monitor_config.sql. A source whose alarm stands is not evaluated
 //     before the [Evaluation].Due of its Onset, unless a heartbeat comes, its check changes or an operator acts; and
 //     the judge of sim/monitor_judge.go has to know what else may become of a source.
-//     An option of what follows an alarm is not in the rule: its effect is in changes.go, groups.go or reminders.go. What
-//     the end of an alarm must know of its start is a field of [Candidate], which each store fills in. sim/monitor_admin.go
+//     One that suppresses alarms is asked in three places: heldBack (heldback.go), readParents (detect.go), remindOfAlarms
+//     (reminders.go). An option of what follows an alarm is not in the rule: its effect is in changes.go, groups.go or
+//     reminders.go. Data that ABATED needs from ONSET is a field of [Candidate], which each store fills in. sim/monitor_admin.go
 //     and store/sqlite/monitor_process_test.go check that each sink gets both;
 //   - its field in the API (api/apitype/check.go), and its key in a configuration file (Check in
 //     internal/settings/checks.go, and example.yaml): copyOptions there copies fields of the same name and type, and leaves out
-//     all others without an error. The flag --check reads it by its type (ParseCheck there);
-//     values with commas are those of two keys that it names;
+//     all others without an error. The flag --check reads it by its type (ParseCheck there). Only schedule and maintenance may
+//     contain commas: add your key to ParseCheck if its value may;
 //   - its key in the help of cmd/understudy/monitorrun.go and, by hand, in docs/monitor.md; generated files follow with
 //     -update;
 //   - if receivers of alarms should see it, a field of AlarmMessage, filled by Check.message (message.go), and what each kind of sink
@@ -76,6 +81,8 @@
 //
 //	the last heartbeat + interval × missed + grace + the blind time since
 //
+// interval × missed + grace is the source's limit ([Check.FixedLimit]).
+//
 // A blind period since the last heartbeat extends this: the source has one interval and grace after the end of the blind
 // period to be heard again, because what it sent in it may have been lost. The extension is never longer than one
 // interval and grace beyond the line above, so a path that fails again and again cannot hide for ever a source that has
@@ -85,10 +92,10 @@
 // has a whole limit from then on, and one more after a blind period. Times of a schedule before the end of a blind period
 // do not count, because their heartbeats may have been lost. For sources with a schedule, and for those that were never
 // heard, each blind period therefore starts the wait again: a path that fails again and again can hide them. A heartbeat that
-// comes before a time of a schedule counts for it if it is early by no more than the grace and a minute, and no time before is
-// nearer: clocks differ. A run does not count as overrun if its path was blind meanwhile: silence will tell.
+// comes before a time of a schedule counts for it if it is early by no more than the grace, and at most one minute, and no time
+// before is nearer: clocks differ. A run does not count as overrun if its path was blind meanwhile: silence will tell.
 //
-// An alarm ends with a heartbeat, with a configuration under which it would be no outage, or with its source. The alarm of
+// An alarm ends with a heartbeat, with a configuration under which it would not have been raised, or with its source. The alarm of
 // a source that flaps ends once it has been well for [Check].Steady. A blind period, a resume or the start of a run is no sign of life.
 //
 // # What it promises

@@ -66,9 +66,14 @@ func (p *Parent) counts() bool {
 	return p != nil && p.Check != nil && p.State != "" && p.State != Retired
 }
 
-// isDown reports whether a parent has an alarm, or is silent in a pause. One that is up and as silent as its child counts as
-// down while its own parent is: its alarm is held back, too. It ends at an alarm or a pause that stands, never at another
-// alarm that is held back: sources that depend on each other would wait for ever.
+// isDown reports whether a parent counts as down:
+//
+//   - it has an alarm: yes;
+//   - it is paused, and has been silent since the child has: yes, but not for a failure that the child reported;
+//   - it was heard since, or the child reported a failure: no;
+//   - otherwise it is as silent as the child, and its own alarm may be held back: it counts as down if its own parent does.
+//
+// Only an alarm or a pause decides, never another alarm that is held back: sources that depend on each other would wait for ever.
 func (p *Parent) isDown(at StoreTime, reason Reason) bool {
 	for ; p.counts(); p = p.Parent {
 		if p.Alarm || p.State == Paused && p.LastBeat <= at && reason != Failed {

@@ -131,8 +131,8 @@ func (c *Check) evaluateStanding(f Facts) Evaluation {
 }
 
 // hasRecovered reports whether the outage has ended that an alarm stands for, and when that may no longer be so.
-// Only a heartbeat ends it, or a configuration under which it would be no outage. A blind period, a resume, a new
-// timing and the start of a run give the source more time, but none of them is a sign of life.
+// Only a heartbeat ends it, or a configuration that would have raised no alarm. The whole limit that a stricter check grants does
+// not, nor does a blind period, a resume or the start of a run: they give the source more time, but are no sign of life.
 func (c *Check) hasRecovered(f Facts) (recovered bool, recheckAt StoreTime) {
 	// The ordinary rule decides, on the facts without what came after the onset and is no sign of life.
 	without := f

@@ -131,7 +131,7 @@ func NewWatcher(cfg WatcherConfig) (*Watcher, error) {
 }
 
 // WorstTakeover is the longest time for which the sources of an instance that died are not watched, while
-// another instance is healthy.
+// another instance is healthy: unless the store's clock was set back, then up to a minute more (offerKeys).
 func (w *Watcher) WorstTakeover() time.Duration {
 	idle, _ := w.cfg.Windows.WorstTakeover()
 	return idle + w.cfg.Poll
@@ -163,7 +163,7 @@ func (w *Watcher) SetSinks(sinks []string) {
 }
 
 // Register registers this instance and its sinks now: alarms that are raised after it has returned nil are stored for
-// them, whichever instance raises them. Of one that stood before, a new sink gets reminders and the end.
+// them, whichever instance raises them. For an alarm that was already open, a new sink gets only reminders and the end.
 func (w *Watcher) Register(ctx context.Context) error {
 	live, err := w.cfg.Keeper.Session(ctx)
 	if err != nil {
@@ -224,9 +224,9 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}, w.setClaims)
 }
 
-// offerKeys offers all keys of claims, as every instance does, and closes offered when that was done first. It repeats that, because
-// a step back of the store's clock puts the times into the future since which keys are ready: no one would take over those of
-// an instance that dies. An offer makes them ready now, and changes no other.
+// offerKeys offers all keys of claims, as every instance does, and closes offered when that was done first. It repeats that: after a
+// step back of the store's clock, ready times lie in the future and no instance could claim the keys of one that dies. An offer
+// makes them ready now, and changes no other.
 func (w *Watcher) offerKeys(ctx context.Context, offered chan<- struct{}) {
 	offer := w.loop("offering claims")
 	for ctx.Err() == nil {
