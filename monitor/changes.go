@@ -15,14 +15,14 @@ type changeBuilder struct {
 }
 
 // wallTime is a time by the store's wall clock.
-func (t *changeBuilder) wallTime(m StoreTime) time.Time { return t.scan.Wall.Add(-t.scan.Now.Sub(m)) }
+func (b *changeBuilder) wallTime(m StoreTime) time.Time { return b.scan.Wall.Add(-b.scan.Now.Sub(m)) }
 
-func (t *changeBuilder) build(check *Check, c *Candidate) SourceChange {
-	c.Now, c.Wall = t.scan.Now, t.scan.Wall
+func (b *changeBuilder) build(check *Check, c *Candidate) SourceChange {
+	c.Now, c.Wall = b.scan.Now, b.scan.Wall
 	v := check.Evaluate(c.Facts)
 	change := SourceChange{
 		ID: c.ID, Rev: c.Rev, BeatRev: c.BeatRev, CheckRev: c.CheckRev,
-		Transition: v.Transition, Due: v.Due, WellSince: v.WellSince, At: t.wallTime(v.At),
+		Transition: v.Transition, Due: v.Due, WellSince: v.WellSince, At: b.wallTime(v.At),
 	}
 	switch v.Transition {
 	case NoTransition:
@@ -30,20 +30,20 @@ func (t *changeBuilder) build(check *Check, c *Candidate) SourceChange {
 	case Resume, Return:
 		change.ExpectedFrom = v.At
 	case Onset:
-		t.onset(check, c, v, &change)
+		b.onset(check, c, v, &change)
 	case Abated, Retire, Forget:
 		if c.Alarm != "" {
-			t.end(check, c, v, &change)
+			b.end(check, c, v, &change)
 		}
 	}
 	return change
 }
 
 // onset starts an alarm. One that may be reported with others is held: no sink hears of it yet.
-func (t *changeBuilder) onset(check *Check, c *Candidate, v Evaluation, change *SourceChange) {
-	change.Alarm, change.Reason = t.id(), v.Reason
-	m := t.message(check, c, change.Alarm, v.Reason)
-	m.Started, m.Raised, m.Acknowledge = change.At, t.scan.Wall, t.links.Acknowledge(change.Alarm)
+func (b *changeBuilder) onset(check *Check, c *Candidate, v Evaluation, change *SourceChange) {
+	change.Alarm, change.Reason = b.id(), v.Reason
+	m := b.message(check, c, change.Alarm, v.Reason)
+	m.Started, m.Raised, m.Acknowledge = change.At, b.scan.Wall, b.links.Acknowledge(change.Alarm)
 	if value := m.Labels[check.GroupBy]; check.GroupBy != "" && value != "" {
 		change.Group = groupKey(check.Name, value)
 		return
@@ -52,13 +52,13 @@ func (t *changeBuilder) onset(check *Check, c *Candidate, v Evaluation, change *
 }
 
 // end ends an alarm. Sinks always see ONSET before ABATED.
-func (t *changeBuilder) end(check *Check, c *Candidate, v Evaluation, change *SourceChange) {
+func (b *changeBuilder) end(check *Check, c *Candidate, v Evaluation, change *SourceChange) {
 	change.Alarm, change.Reason = c.Alarm, c.Reason
 	if c.Group != "" && !c.AlarmHeld {
 		return // it was reported as a member of its group, whose alarm ends when no member is down
 	}
-	m := t.message(check, c, c.Alarm, c.Reason)
-	m.Started, m.Raised = c.Started, t.wallTime(c.OnsetAt)
+	m := b.message(check, c, c.Alarm, c.Reason)
+	m.Started, m.Raised = c.Started, b.wallTime(c.OnsetAt)
 	m.LastBeat = nil // that of the candidate ended the alarm; the last before it is not kept
 	if c.AlarmHeld {
 		// Its ONSET still waits for others: it goes first, in the same transaction.
@@ -75,11 +75,11 @@ func (t *changeBuilder) end(check *Check, c *Candidate, v Evaluation, change *So
 }
 
 // message is the ONSET of a source.
-func (t *changeBuilder) message(check *Check, c *Candidate, alarm string, r Reason) AlarmMessage {
+func (b *changeBuilder) message(check *Check, c *Candidate, alarm string, r Reason) AlarmMessage {
 	m := check.message(c.Labels)
 	m.Status, m.RequestID, m.Reason, m.Source = Onset, alarm, r, c.Source
 	if c.LastBeat != 0 {
-		at := t.wallTime(c.LastBeat)
+		at := b.wallTime(c.LastBeat)
 		m.LastBeat = &at
 	}
 	return m

@@ -142,7 +142,7 @@ func (c *Check) CanLearn(n int64) bool {
 }
 
 // IsStricterThan reports whether a source may have an alarm under c that it had not under old: because it may be overdue, or
-// because what held its alarm back may do so no longer. Such a change must give every source a whole limit from now, or
+// because what inhibited its alarm may do so no longer. Such a change must give every source a whole limit from now, or
 // it would raise alarms about the past.
 func (c *Check) IsStricterThan(old *Check) bool {
 	switch {

@@ -53,34 +53,34 @@ func (w *Watcher) detect(ctx context.Context) {
 // evaluateDue evaluates one batch and reports whether there is more to do at once.
 func (w *Watcher) evaluateDue(ctx context.Context, parts []int) (more bool, err error) {
 	began := w.clock.Now()
-	l, err := withinTimeout(ctx, func(ctx context.Context) (Scan, error) { return w.cfg.Store.DueSources(ctx, parts, MaxSources) })
+	scan, err := withinTimeout(ctx, func(ctx context.Context) (Scan, error) { return w.cfg.Store.DueSources(ctx, parts, MaxSources) })
 	if err != nil {
 		return false, err
 	}
 	w.count(func(s *WatchStats) { s.Latency = w.clock.Now() - began })
-	w.noteStoreTime(l)
-	made, err := w.evaluate(ctx, l)
+	w.noteStoreTime(scan)
+	made, err := w.evaluateAndApply(ctx, scan)
 	// If no change was made, the rest waits for the next poll: what caused the conflicts may continue.
-	return made > 0 && l.Next <= l.Now, err
+	return made > 0 && scan.Next <= scan.Now, err
 }
 
-// evaluate evaluates the candidates of a scan and makes the changes.
-func (w *Watcher) evaluate(ctx context.Context, l Scan) (made int, err error) {
-	s, err := w.settingsOf(ctx, l.Generation)
-	if err != nil || len(l.Candidates) == 0 {
+// evaluateAndApply evaluates the candidates of a scan and makes the changes.
+func (w *Watcher) evaluateAndApply(ctx context.Context, scan Scan) (made int, err error) {
+	s, err := w.settingsOf(ctx, scan.Generation)
+	if err != nil || len(scan.Candidates) == 0 {
 		return 0, err
 	}
-	if err := w.readParents(ctx, l, s); err != nil {
+	if err := w.readParents(ctx, scan, s); err != nil {
 		return 0, err
 	}
-	t := changeBuilder{scan: l, links: w.links(s), id: newRequestID}
-	changes := make([]SourceChange, 0, len(l.Candidates))
-	for i := range l.Candidates {
-		c := &l.Candidates[i]
+	builder := changeBuilder{scan: scan, links: w.links(s), id: newRequestID}
+	changes := make([]SourceChange, 0, len(scan.Candidates))
+	for i := range scan.Candidates {
+		c := &scan.Candidates[i]
 		// The store would refuse the change if the check has changed since it was read: the check is
 		// re-read by the next scan.
 		if check := s.checks[c.CheckID]; check != nil && check.Rev == c.CheckRev {
-			changes = append(changes, t.build(&check.Check, c))
+			changes = append(changes, builder.build(&check.Check, c))
 		} else {
 			w.invalidateSettings()
 		}
@@ -95,7 +95,7 @@ func (w *Watcher) evaluate(ctx context.Context, l Scan) (made int, err error) {
 	}
 	w.count(func(s *WatchStats) {
 		s.Scans++
-		s.Evaluated += int64(len(l.Candidates))
+		s.Evaluated += int64(len(scan.Candidates))
 		for i, ok := range done[:min(len(done), len(changes))] {
 			c := &changes[i]
 			if !ok {
@@ -107,7 +107,7 @@ func (w *Watcher) evaluate(ctx context.Context, l Scan) (made int, err error) {
 				s.Transitions[c.Transition]++
 			}
 			if c.Transition == Onset {
-				s.Delay += l.Wall.Sub(c.At)
+				s.Delay += scan.Wall.Sub(c.At)
 			}
 		}
 	})
@@ -125,16 +125,16 @@ type unreadParent struct {
 }
 
 // readParents reads the parents of those candidates alone that would raise an alarm without one, and the parents above
-// whose own alarms may be held back.
-func (w *Watcher) readParents(ctx context.Context, l Scan, s settingsCache) error {
+// whose own alarms may be inhibited.
+func (w *Watcher) readParents(ctx context.Context, scan Scan, s settingsCache) error {
 	var unread []unreadParent
-	for i := range l.Candidates {
-		c := &l.Candidates[i]
+	for i := range scan.Candidates {
+		c := &scan.Candidates[i]
 		check := s.checks[c.CheckID]
 		if check == nil || check.DependsOn == "" || check.Rev != c.CheckRev {
 			continue
 		}
-		c.Now, c.Wall = l.Now, l.Wall
+		c.Now, c.Wall = scan.Now, scan.Wall
 		if check.Evaluate(c.Facts).Transition == Onset {
 			own := SourceRef{Check: check.Name, Source: c.Source}
 			unread = append(unread, unreadParent{check.parentOf(c.Source, c.Labels), &c.Parent, []SourceRef{own}})
@@ -161,7 +161,7 @@ func (w *Watcher) readParents(ctx context.Context, l Scan, s settingsCache) erro
 				continue
 			}
 			p.Check = &on.Check
-			if p.State == Up && (on.Paused || on.inMaintenance(l.Wall)) {
+			if p.State == Up && (on.Paused || on.inMaintenance(scan.Wall)) {
 				p.State = Paused
 			}
 			if p.State != Up || p.Alarm || on.DependsOn == "" {

@@ -20,8 +20,8 @@
 // Who evaluates: Watcher.Run (watcher.go) claims partitions with claim.Hold (keys: store.go, ClaimKeys). When an instance dies,
 // others claim them after the first window and claim.PollInterval, some 6 s. Two watchers at once do no harm.
 //
-// Whether an alarm starts or ends is decided in [Check.Evaluate] (rule.go, deadline.go), which is pure. So is what holds an
-// alarm back: maintenance, or the source that this one depends on (heldback.go). readParents (detect.go) reads that, and shows it as
+// Whether an alarm starts or ends is decided in [Check.Evaluate] (rule.go, deadline.go), which is pure. So is what inhibits an
+// alarm: maintenance, or the source that this one depends on (inhibit.go). readParents (detect.go) reads that, and shows it as
 // paused while its check is paused or in maintenance.
 // What is blind is decided before all that, by [PathStatus] (path.go). SQLite calls its RecordProbe (store/sqlite/monitor_paths.go);
 // the copies are monitor_record_probe in store/postgres/functions/monitor_intake.sql, and recordProbes in
@@ -41,11 +41,11 @@
 // does. A new option of a check is
 //
 //   - a field of Check with its default and validation (check.go), and its effect in the rule. If a change of it can make
-//     a source overdue that was not, or end what holds its alarm back, it is also a line of [Check.IsStricterThan], and of
+//     a source overdue that was not, or end what inhibits its alarm, it is also a line of [Check.IsStricterThan], and of
 //     its copy in "monitor_configure", store/postgres/functions/monitor_config.sql. A source whose alarm stands is not evaluated
 //     before the [Evaluation].Due of its Onset, unless a heartbeat comes, its check changes or an operator acts; and
 //     the judge of sim/monitor_judge.go has to know what else may become of a source.
-//     One that suppresses alarms is asked in three places: heldBack (heldback.go), readParents (detect.go), remindOfAlarms
+//     One that inhibits alarms is asked in three places: inhibit (inhibit.go), readParents (detect.go), remindOfAlarms
 //     (reminders.go). An option of what follows an alarm is not in the rule: its effect is in changes.go, groups.go or
 //     reminders.go. Data that ABATED needs from ONSET is a field of [Candidate], which each store fills in. sim/monitor_admin.go
 //     and store/sqlite/monitor_process_test.go check that each sink gets both;

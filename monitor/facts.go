@@ -39,8 +39,8 @@ type Facts struct {
 	OnsetAt      StoreTime
 	RecentOnsets int
 	// WellSince is when a source whose alarm stands recovered, while the alarm is kept because it flaps. Of a source without
-	// an alarm it is the last time at which one was held back because its parent was down. One field serves both, because a
-	// flapping alarm stands and a held one does not: a source never needs both at once.
+	// an alarm it is the last time at which one was inhibited because its parent was down. One field serves both, because a
+	// flapping alarm stands and an inhibited one does not: a source never needs both at once.
 	WellSince StoreTime
 	// ExpectedFrom is the earliest time from which silence counts: when the source was declared, learned,
 	// resumed or brought back, or given labels by which it depends on another source ([Check.MovesFromParent]).

@@ -14,8 +14,8 @@ func (w *Watcher) reportGroups(ctx context.Context) (every time.Duration, err er
 		return 0, err // the back-off is what counts
 	}
 	every = sweepEvery
-	if s.grouped > 0 {
-		every = min(max(s.grouped/4, 100*time.Millisecond), 5*time.Second)
+	if s.shortestGroupWait > 0 {
+		every = min(max(s.shortestGroupWait/4, 100*time.Millisecond), 5*time.Second)
 	}
 	held, err := withinTimeout(ctx, w.cfg.Store.HeldGroups)
 	if err != nil {

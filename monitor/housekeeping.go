@@ -18,19 +18,19 @@ const (
 // [SweepKey]: sweeping, reporting groups, and reminding of alarms. Two sweepers for a moment do no harm: as with evaluations,
 // the store's compare-and-set makes each change once.
 type housekeeping struct {
-	w                                *Watcher
-	enlist, sweep, groups, reminders *loop
-	// enlisted is closed when the instance is registered, with its sinks.
-	enlisted chan<- struct{}
-	shown    Member // what is known of it
-	swept    int64  // the generation that was swept, -1 for none
-	grouped  int64  // the generation by which groups were looked for, and alarms to remind of
+	w                                  *Watcher
+	register, sweep, groups, reminders *loop
+	// registered is closed when the instance is registered, with its sinks.
+	registered       chan<- struct{}
+	shown            Member // what is known of it
+	sweptGeneration  int64  // the generation that was swept, -1 for none
+	groupsGeneration int64  // the generation by which groups were looked for, and alarms to remind of
 }
 
-func (w *Watcher) keepHouse(ctx context.Context, enlisted chan<- struct{}) {
+func (w *Watcher) runHousekeeping(ctx context.Context, registered chan<- struct{}) {
 	c := housekeeping{
-		w: w, enlist: w.loop("registering"), sweep: w.loop("sweeping"), groups: w.loop("reporting groups"), reminders: w.loop("reminding of alarms"),
-		enlisted: enlisted, swept: -1,
+		w: w, register: w.loop("registering"), sweep: w.loop("sweeping"), groups: w.loop("reporting groups"), reminders: w.loop("reminding of alarms"),
+		registered: registered, sweptGeneration: -1,
 	}
 	for {
 		live, err := w.cfg.Keeper.Session(ctx)
@@ -54,59 +54,59 @@ func (w *Watcher) keepHouse(ctx context.Context, enlisted chan<- struct{}) {
 func (c *housekeeping) runDue(ctx context.Context, session string) time.Duration {
 	w := c.w
 	self, sweeper, b := w.self(session)
-	if c.enlist.due() || c.enlist.tries == 0 && !sameMember(self, c.shown) {
+	if c.register.due() || c.register.tries == 0 && !sameMember(self, c.shown) {
 		c.shown = self
 		err := w.request(ctx, func(ctx context.Context) error { return w.cfg.Store.RegisterMember(ctx, self) })
-		c.enlist.scheduleNext(err, w.cfg.Keeper.Timing().Interval)
-		if err == nil && c.enlisted != nil {
-			close(c.enlisted)
-			c.enlisted = nil
+		c.register.scheduleNext(err, w.cfg.Keeper.Timing().Interval)
+		if err == nil && c.registered != nil {
+			close(c.registered)
+			c.registered = nil
 		}
 	}
 	if !sweeper {
-		c.swept = -1
-		return c.enlist.at
+		c.sweptGeneration = -1
+		return c.register.at
 	}
-	if c.sweep.due() || c.sweep.tries == 0 && c.swept != b.generation {
+	if c.sweep.due() || c.sweep.tries == 0 && c.sweptGeneration != b.generation {
 		every, err := c.sweepOnce(ctx)
 		c.sweep.scheduleNext(err, every)
 	}
-	if (c.groups.due() || c.groups.tries == 0 && c.grouped != c.swept) && c.swept >= 0 { // the store's time is known
-		if c.grouped != c.swept { // a check may remind more often now
-			c.grouped, c.reminders.at = c.swept, min(c.reminders.at, w.clock.Now())
+	if (c.groups.due() || c.groups.tries == 0 && c.groupsGeneration != c.sweptGeneration) && c.sweptGeneration >= 0 { // the store's time is known
+		if c.groupsGeneration != c.sweptGeneration { // a check may remind more often now
+			c.groupsGeneration, c.reminders.at = c.sweptGeneration, min(c.reminders.at, w.clock.Now())
 		}
 		every, err := w.reportGroups(ctx)
 		c.groups.scheduleNext(err, every)
 	}
-	if c.reminders.due() && c.swept >= 0 {
+	if c.reminders.due() && c.sweptGeneration >= 0 {
 		every, err := w.remindOfAlarms(ctx)
 		c.reminders.scheduleNext(err, every)
 	}
-	if c.swept < 0 {
-		return min(c.enlist.at, c.sweep.at)
+	if c.sweptGeneration < 0 {
+		return min(c.register.at, c.sweep.at)
 	}
-	return min(c.enlist.at, c.sweep.at, c.groups.at, c.reminders.at)
+	return min(c.register.at, c.sweep.at, c.groups.at, c.reminders.at)
 }
 
 // sweepOnce runs one part of a sweep and returns when to continue.
 func (c *housekeeping) sweepOnce(ctx context.Context) (every time.Duration, err error) {
 	w := c.w
-	l, err := withinTimeout(ctx, func(ctx context.Context) (Scan, error) { return w.cfg.Store.Sweep(ctx, w.cfg.KeepAlarms, MaxSources) })
+	scan, err := withinTimeout(ctx, func(ctx context.Context) (Scan, error) { return w.cfg.Store.Sweep(ctx, w.cfg.KeepAlarms, MaxSources) })
 	if err != nil {
 		return 0, err // the back-off is what counts
 	}
-	w.noteStoreTime(l)
-	c.swept = l.Generation
-	for i := range l.Candidates {
-		l.Candidates[i].Forget = true // a sweep returns no others
+	w.noteStoreTime(scan)
+	c.sweptGeneration = scan.Generation
+	for i := range scan.Candidates {
+		scan.Candidates[i].Forget = true // a sweep returns no others
 	}
-	made, err := w.evaluate(ctx, l)
+	made, err := w.evaluateAndApply(ctx, scan)
 	switch {
 	case err != nil:
 		return 0, err
-	case l.Next > l.Now:
+	case scan.Next > scan.Now:
 		return sweepEvery, nil
-	case made == 0 && len(l.Candidates) > 0:
+	case made == 0 && len(scan.Candidates) > 0:
 		return time.Second, nil // what caused the conflict may continue
 	}
 	return soon, nil

@@ -69,7 +69,7 @@ func (c *Check) evaluate(f Facts) Evaluation {
 		return Evaluation{Transition: Resume, At: f.Now, Due: c.firstDue(f, f.Now)}
 	case f.Alarm != "":
 		// Before the pause: pausing raises no alarm, but a heartbeat still ends one that stands.
-		return c.evaluateStanding(f)
+		return c.evaluateWithAlarm(f)
 	case f.State == Paused:
 		return Evaluation{Due: orNever(f.PausedUntil)}
 	}
@@ -81,7 +81,7 @@ func (c *Check) evaluate(f Facts) Evaluation {
 		// Nothing to wait for: resuming the check makes all its sources due.
 		return Evaluation{Due: Never}
 	}
-	if v, held := c.heldBack(f); held {
+	if v, inhibited := c.inhibit(f); inhibited {
 		return v
 	}
 	v := Evaluation{Transition: Onset, Reason: reason, At: at, Due: Never}
@@ -101,8 +101,8 @@ func (c *Check) firstDue(f Facts, from StoreTime) StoreTime {
 	return due
 }
 
-// evaluateStanding is for a source whose alarm stands.
-func (c *Check) evaluateStanding(f Facts) Evaluation {
+// evaluateWithAlarm is for a source whose alarm stands.
+func (c *Check) evaluateWithAlarm(f Facts) Evaluation {
 	until := Never
 	if f.State == Paused {
 		until = orNever(f.PausedUntil)

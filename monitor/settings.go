@@ -13,8 +13,8 @@ type settingsCache struct {
 	checks     map[int64]*StoredCheck
 	byName     map[string]*StoredCheck
 	secret     []byte
-	// grouped is the shortest group wait, 0 when no check is grouped.
-	grouped time.Duration
+	// shortestGroupWait is the shortest group wait, 0 when no check is grouped.
+	shortestGroupWait time.Duration
 }
 
 // settingsOf returns the configuration of a generation, or the one that the store has now if this instance does not have that.
@@ -40,8 +40,8 @@ func (w *Watcher) readSettings(ctx context.Context) (settingsCache, error) {
 		if old := s.byName[c.Name]; old == nil || old.Removed {
 			s.byName[c.Name] = c
 		}
-		if c.GroupBy != "" && (s.grouped == 0 || c.GroupWait < s.grouped) {
-			s.grouped = c.GroupWait
+		if c.GroupBy != "" && (s.shortestGroupWait == 0 || c.GroupWait < s.shortestGroupWait) {
+			s.shortestGroupWait = c.GroupWait
 		}
 	}
 	w.mu.Lock()
@@ -77,10 +77,10 @@ func (w *Watcher) nowAndSettings(ctx context.Context) (now time.Time, s settings
 }
 
 // noteStoreTime records what time it is in the store.
-func (w *Watcher) noteStoreTime(l Scan) {
+func (w *Watcher) noteStoreTime(scan Scan) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.seen, w.seenAt = l.Wall, w.clock.Now()
+	w.seen, w.seenAt = scan.Wall, w.clock.Now()
 }
 
 // ErrNotConfigured: this instance has never seen a check in the store. Until it has, intake takes nothing, so that nothing is

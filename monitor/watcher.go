@@ -203,12 +203,12 @@ func (w *Watcher) Run(ctx context.Context) error {
 	defer started.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	enlisted := make(chan struct{})
-	started.Go(func() { w.keepHouse(ctx, enlisted) })
+	registered := make(chan struct{})
+	started.Go(func() { w.runHousekeeping(ctx, registered) })
 	started.Go(func() {
 		select {
 		case <-ctx.Done():
-		case <-enlisted:
+		case <-registered:
 			w.detect(ctx)
 		}
 	})

@@ -15,9 +15,9 @@ type Parent struct {
 	// ExpectedFrom: see [Facts].
 	ExpectedFrom StoreTime
 	Labels       map[string]string
-	// Check that it is a source of; nil: it is not known, and holds nothing back. No store fills this in.
+	// Check that it is a source of; nil: it is not known, and inhibits nothing. No store fills this in.
 	Check *Check
-	// Parent is the one that it depends on itself, read while it is up without an alarm: its own may be held back. No store
+	// Parent is the one that it depends on itself, read while it is up without an alarm: its own may be inhibited. No store
 	// fills this in.
 	Parent *Parent
 }
@@ -28,9 +28,9 @@ const (
 	waitMost  = 10 * time.Second
 )
 
-// heldBack reports whether the problem of a source is not to be reported now, or at all, and what becomes of the source then.
-func (c *Check) heldBack(f Facts) (v Evaluation, held bool) {
-	from := c.maintainedUntil(f)
+// inhibit reports whether the problem of a source is not to be reported now, or at all, and what becomes of the source then.
+func (c *Check) inhibit(f Facts) (v Evaluation, inhibited bool) {
+	from := c.lastWindowEnd(f)
 	if from > f.Now {
 		return Evaluation{Due: from}, true
 	}
@@ -41,7 +41,7 @@ func (c *Check) heldBack(f Facts) (v Evaluation, held bool) {
 	}
 	again := f.Now.Add(min(max(f.Now.Sub(at), waitLeast), waitMost))
 	switch p := f.Parent; {
-	case !p.counts():
+	case !p.isInUse():
 		return Evaluation{}, false
 	case p.isDown(at, reason):
 		mark := f.Now
@@ -49,7 +49,7 @@ func (c *Check) heldBack(f Facts) (v Evaluation, held bool) {
 			mark = f.WellSince // the parent has returned already, only its alarm or its pause has not ended yet
 		}
 		return Evaluation{Due: again, WellSince: mark}, true
-	case p.LastBeat <= at && reason != Failed && f.Now < p.heardBy(max(at, f.WellSince), at, &f):
+	case p.LastBeat <= at && reason != Failed && f.Now < p.answerDue(max(at, f.WellSince), at, &f):
 		// Both may have fallen silent at once, the parent with the longer limit, or the parent's pause has just ended: wait
 		// until it was heard or has an alarm. No longer than its limit, and what a blind period may add to that, so that two
 		// that depend on each other do not wait for ever.
@@ -61,8 +61,8 @@ func (c *Check) heldBack(f Facts) (v Evaluation, held bool) {
 	return Evaluation{}, false
 }
 
-// counts reports whether a parent is known and in use: otherwise it holds nothing back.
-func (p *Parent) counts() bool {
+// isInUse reports whether a parent is known and in use: otherwise it inhibits nothing.
+func (p *Parent) isInUse() bool {
 	return p != nil && p.Check != nil && p.State != "" && p.State != Retired
 }
 
@@ -71,11 +71,11 @@ func (p *Parent) counts() bool {
 //   - it has an alarm: yes;
 //   - it is paused, and has been silent since the child has: yes, but not for a failure that the child reported;
 //   - it was heard since, or the child reported a failure: no;
-//   - otherwise it is as silent as the child, and its own alarm may be held back: it counts as down if its own parent does.
+//   - otherwise it is as silent as the child, and its own alarm may be inhibited: it counts as down if its own parent does.
 //
-// Only an alarm or a pause decides, never another alarm that is held back: sources that depend on each other would wait for ever.
+// Only an alarm or a pause decides, never another alarm that is inhibited: sources that depend on each other would wait for ever.
 func (p *Parent) isDown(at StoreTime, reason Reason) bool {
-	for ; p.counts(); p = p.Parent {
+	for ; p.isInUse(); p = p.Parent {
 		if p.Alarm || p.State == Paused && p.LastBeat <= at && reason != Failed {
 			return true
 		}
@@ -86,20 +86,20 @@ func (p *Parent) isDown(at StoreTime, reason Reason) bool {
 	return false
 }
 
-// heardBy is by when a parent that was silent at a time has been heard or has an alarm.
-func (p *Parent) heardBy(from, at StoreTime, f *Facts) StoreTime {
-	more := waitMost
-	if above := p.Parent; above.counts() {
-		more += waitMost // it may be evaluated so long after its own parent's return
+// answerDue is by when a parent that was silent at a time has been heard or has an alarm.
+func (p *Parent) answerDue(from, at StoreTime, f *Facts) StoreTime {
+	allowance := waitMost
+	if above := p.Parent; above.isInUse() {
+		allowance += waitMost // it may be evaluated so long after its own parent's return
 		if above.LastBeat <= at {
-			from = above.heardBy(from, at, f) // it waits itself until then
+			from = above.answerDue(from, at, f) // it waits itself until then
 		}
 	}
-	return p.Check.limitAfter(max(from, p.ExpectedFrom), f).Add(p.Check.Interval + more)
+	return p.Check.limitAfter(max(from, p.ExpectedFrom), f).Add(p.Check.Interval + allowance)
 }
 
-// maintainedUntil is when the maintenance window ends that is open, or that was the last; 0 for none.
-func (c *Check) maintainedUntil(f Facts) StoreTime {
+// lastWindowEnd is when the maintenance window ends that is open, or that was the last; 0 for none.
+func (c *Check) lastWindowEnd(f Facts) StoreTime {
 	start := c.lastMaintenance(f.Wall)
 	if start.IsZero() {
 		return 0
@@ -127,7 +127,7 @@ func (c *Check) lastMaintenance(wall time.Time) time.Time {
 }
 
 // MovesFromParent reports whether a source depends on one by its labels before, and not by those after. It must have a whole limit
-// then, as after a change that makes a check stricter: what held its alarm back may do so no longer.
+// then, as after a change that makes a check stricter: what inhibited its alarm may do so no longer.
 func (c *Check) MovesFromParent(source string, before, after map[string]string) bool {
 	if c.DependsOn == "" {
 		return false
