@@ -59,7 +59,7 @@ func (s *Store) bringUpToDate(ctx context.Context, create bool) (from, to int, e
 				return fmt.Errorf("migrating the schema: %w", err)
 			}
 		}
-		s.useRules(ctx, conn, found)
+		s.recordUseAndDropUnused(ctx, conn, found)
 		return nil
 	})
 	switch {

@@ -76,7 +76,7 @@ func (m *monitors) HeldGroups(ctx context.Context) (out []monitor.AlarmGroup, er
 // ReportGroup implements [monitor.Detection].
 func (m *monitors) ReportGroup(ctx context.Context, r monitor.GroupReport) (made bool, err error) {
 	members := append([]string{}, r.Members...)
-	args := append([]any{m.latest.Load(), r.Group, r.Alarm, members, string(r.End), micros(r.At)}, noticeArgs(r.Notifications)...)
+	args := append([]any{m.latest.Load(), r.Group, r.Alarm, members, string(r.End), micros(r.At)}, notificationArgs(r.Notifications)...)
 	err = m.db.rowReadCommitted(ctx, "SELECT {{rules}}.monitor_report_group($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
 		func(row pgx.Row) error { return row.Scan(&made) }, append(args, lockTimeout{})...)
 	if err != nil {
@@ -87,7 +87,7 @@ func (m *monitors) ReportGroup(ctx context.Context, r monitor.GroupReport) (made
 
 // Remind implements [monitor.Detection].
 func (m *monitors) Remind(ctx context.Context, r monitor.Reminder) (made bool, err error) {
-	args := append([]any{clean(r.Alarm), int32(r.Number)}, noticeArgs(r.Notifications)...)
+	args := append([]any{clean(r.Alarm), int32(r.Number)}, notificationArgs(r.Notifications)...)
 	err = m.db.rowReadCommitted(ctx, "SELECT {{rules}}.monitor_remind($1, $2, $3, $4, $5, $6, $7)",
 		func(row pgx.Row) error { return row.Scan(&made) }, append(args, lockTimeout{})...)
 	if err != nil {

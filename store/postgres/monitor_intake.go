@@ -61,11 +61,11 @@ func (m *monitors) RecordHeartbeats(ctx context.Context, d monitor.HeartbeatBatc
 
 func probeArgs(proofs []monitor.Probe, floor int64) []any {
 	n := len(proofs)
-	paths, trusts, gaps, unproven := make([]string, n), make([]int64, n), make([]int64, n), make([]bool, n)
+	paths, trusts, gaps, nameOnly := make([]string, n), make([]int64, n), make([]int64, n), make([]bool, n)
 	for i, p := range proofs {
-		paths[i], trusts[i], gaps[i], unproven[i] = p.Path, p.TrustFor.Microseconds(), p.MaxGap.Microseconds(), p.NameOnly
+		paths[i], trusts[i], gaps[i], nameOnly[i] = p.Path, p.TrustFor.Microseconds(), p.MaxGap.Microseconds(), p.NameOnly
 	}
-	return []any{floor, paths, trusts, gaps, unproven}
+	return []any{floor, paths, trusts, gaps, nameOnly}
 }
 
 // beatArgs takes updates apart into columns. The last four are nil if no update says more than that its source is alive.

@@ -117,9 +117,9 @@ func (s *Store) installRules(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// useRules records that the set is in use, and drops sets that nothing uses. Both can wait for
+// recordUseAndDropUnused records that the set is in use, and drops sets that nothing uses. Both can wait for
 // the next start, and for a role that may do so.
-func (s *Store) useRules(ctx context.Context, conn *pgx.Conn, found schemaState) {
+func (s *Store) recordUseAndDropUnused(ctx context.Context, conn *pgx.Conn, found schemaState) {
 	if found.idle {
 		if _, err := conn.Exec(ctx, s.sql("UPDATE {{schema}}.rule_set SET used = clock_timestamp() WHERE hash = {{hash}}")); err != nil {
 			s.log.Debug("use of the rule set not recorded", "err", err)

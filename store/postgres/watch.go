@@ -12,16 +12,16 @@ import (
 	"github.com/understudy-ha/understudy/lease"
 )
 
-// silence is how long Watch hears nothing before it asks whether the server is
-// still there, and answer how long that may take.
+// pingAfter is how long Watch hears nothing before it asks whether the server is
+// still there, and pingTimeout how long that may take.
 const (
-	silence = 10 * time.Second
-	answer  = 5 * time.Second
+	pingAfter   = 10 * time.Second
+	pingTimeout = 5 * time.Second
 )
 
-// modestListeners is how many connections WatchIfFew keeps on a schema. A notification wakes the server's process of each
+// maxListeners is how many connections WatchIfFew keeps on a schema. A notification wakes the server's process of each
 // that listens in the database.
-const modestListeners = 8
+const maxListeners = 8
 
 // Watch implements [lease.Store]. It returns errors.ErrUnsupported behind a
 // pooler, which would accept LISTEN and deliver nothing.
@@ -60,7 +60,7 @@ func (s *Store) watch(ctx context.Context, ifFew bool, wake func(lease.Change)) 
 	}()
 	wake(lease.Change{})
 	for {
-		waiting, cancel := context.WithTimeout(ctx, silence)
+		waiting, cancel := context.WithTimeout(ctx, pingAfter)
 		n, err := conn.WaitForNotification(waiting)
 		quiet := waiting.Err() != nil
 		cancel()
@@ -105,7 +105,7 @@ func (s *Store) listen(ctx context.Context, ifFew bool) (*pgx.Conn, error) {
 func (s *Store) takeListenerSlot(ctx context.Context, conn *pgx.Conn) error {
 	var slot int
 	err := conn.QueryRow(ctx, s.sql("SELECT n FROM generate_series(1, $1) n WHERE pg_try_advisory_lock(hashtext({{channel}} || ' listeners'), n) LIMIT 1"),
-		modestListeners).Scan(&slot)
+		maxListeners).Scan(&slot)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return lease.ErrCrowded
 	}
@@ -121,7 +121,7 @@ func isDirect(ctx context.Context, conn *pgx.Conn) (bool, error) {
 }
 
 func ping(ctx context.Context, conn *pgx.Conn) error {
-	ctx, cancel := context.WithTimeout(ctx, answer)
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
 	return conn.Ping(ctx)
 }

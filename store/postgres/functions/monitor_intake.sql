@@ -2,8 +2,8 @@
 
 -- Records probes and heartbeats; p_at is the index of each heartbeat's path. p_signals and what
 -- goes with it is null if all that the heartbeats say is that their sources are alive. Time is read
--- first: what came in while this waits is not in it, and so not proven to have arrived.
-CREATE FUNCTION {{rules}}.monitor_record_heartbeats(p_latest bigint, p_paths text[], p_trusts bigint[], p_gaps bigint[], p_unproven boolean[],
+-- first: what came in while this waits is not in it, and so may not have arrived.
+CREATE FUNCTION {{rules}}.monitor_record_heartbeats(p_latest bigint, p_paths text[], p_trusts bigint[], p_gaps bigint[], p_name_only boolean[],
     p_ids bigint[], p_at integer[], p_sents bigint[], p_seqs bigint[], p_counts integer[], p_signals integer[], p_codes integer[], p_by boolean[], p_runs bigint[],
     p_lock_timeout_ms bigint, OUT unknown bigint[], OUT replayed bigint, OUT generation bigint, OUT moment bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -12,7 +12,7 @@ DECLARE
     p record;
     t bigint;
     v_paths smallint[] := '{}';
-    v_proven smallint[] := '{}';
+    v_probed smallint[] := '{}';
     v_blinds bigint[] := '{}';
     v_stored bigint[] := '{}';
     v_touched bigint[];
@@ -27,7 +27,7 @@ BEGIN
     replayed := 0;
     FOR n IN 1 .. cardinality(p_paths) LOOP
         SELECT x.* INTO p FROM {{schema}}.monitor_path x WHERE x.name = p_paths[n];
-        IF p_unproven[n] THEN
+        IF p_name_only[n] THEN
             IF NOT FOUND THEN
                 INSERT INTO {{schema}}.monitor_path (name, proof, trust, gap) VALUES (p_paths[n], 0, p_trusts[n], p_gaps[n]) ON CONFLICT DO NOTHING;
                 SELECT x.* INTO p FROM {{schema}}.monitor_path x WHERE x.name = p_paths[n];
@@ -35,8 +35,8 @@ BEGIN
         ELSIF NOT FOUND OR p.anew OR t - p.proof > p_gaps[n] OR p.trust <> p_trusts[n] OR p.gap <> p_gaps[n] THEN
             SELECT * INTO p FROM {{rules}}.monitor_record_probe(t, p_paths[n], p_trusts[n], p_gaps[n]);
         END IF;
-        IF NOT p_unproven[n] THEN
-            v_proven := v_proven || p.id;
+        IF NOT p_name_only[n] THEN
+            v_probed := v_probed || p.id;
         END IF;
         v_paths := v_paths || p.id;
         v_blinds := v_blinds || p.blind;
@@ -94,15 +94,15 @@ BEGIN
                (VALUES (false, -1), (true, 1)) x (seen, sign) GROUP BY s.event, s.state, x.seen, x.sign;
     END IF;
     PERFORM {{rules}}.monitor_make_due(v_touched, t);
-    -- Somebody else who proves a path just now does it for this one.
+    -- Another that records a probe of a path just now does it for this one.
     UPDATE {{schema}}.monitor_path p SET proof = t
-      FROM (SELECT x.id FROM {{schema}}.monitor_path x WHERE x.id = ANY (v_proven) AND x.proof < t ORDER BY x.id FOR NO KEY UPDATE SKIP LOCKED) mine
+      FROM (SELECT x.id FROM {{schema}}.monitor_path x WHERE x.id = ANY (v_probed) AND x.proof < t ORDER BY x.id FOR NO KEY UPDATE SKIP LOCKED) mine
      WHERE p.id = mine.id AND p.proof < t;
 END $$;
 
 -- Records that a path works, where that takes a lock: for the first time, or
 -- after more than its gap. Other proofs are recorded at the end of a statement. When
--- no path was proven for so long, all were blind.
+-- no path was seen for so long, all were blind.
 CREATE FUNCTION {{rules}}.monitor_record_probe(t bigint, p_name text, p_trust bigint, p_gap bigint, OUT id smallint, OUT blind bigint)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
