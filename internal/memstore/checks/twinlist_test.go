@@ -148,6 +148,16 @@ func detectTwins() map[string]twin {
 		"all partitions are due": {by: "due/of the partitions that are asked for", due: func(r *Memory, ctx context.Context, _ []int, limit int) (monitor.Scan, error) {
 			return r.DueSources(ctx, everyPartition(), limit)
 		}},
+		"a failure is older than its source": {by: "store/a first failure by the sender's time", due: looking(func(l *monitor.Scan) {
+			forEach(l, func(c *monitor.Candidate) {
+				if c.Failing && c.LastBeat == c.ExpectedFrom {
+					c.ExpectedFrom++
+				}
+			})
+		})},
+		"what is late is no heartbeat": {by: "turn/the next outage is another alarm", due: looking(func(l *monitor.Scan) {
+			forEach(l, func(c *monitor.Candidate) { c.BeatSinceOnset = c.Alarm != "" && c.LastBeat >= c.OnsetAt })
+		})},
 		"due in another order": {by: "due/the one due longest first", due: looking(func(l *monitor.Scan) { slices.Reverse(l.Candidates) })},
 		"next is not told":     {by: "due/only when it is time", due: looking(func(l *monitor.Scan) { l.Next = monitor.Never })},
 		"more is not told":     {by: "due/no more than wanted, and next", due: looking(func(l *monitor.Scan) { l.Next = max(l.Next, l.Now+1) })},
