@@ -69,7 +69,7 @@ func (b *changeBuilder) end(check *Check, c *Candidate, v Evaluation, change *So
 	case v.Transition != Abated:
 		m.End = v.Transition
 	case !c.BeatSinceOnset: // a changed configuration did it
-		m.End = Resume
+		m.End = EndByConfiguration
 	}
 	change.Notifications = append(change.Notifications, m.Notification())
 }

@@ -26,8 +26,7 @@ type AlarmMessage struct {
 	Count     int        `json:"count,omitempty"`   // how many they are
 	// What happened, in words, if the reason does not say it: in alarms of jobs.
 	What string `json:"what,omitempty"`
-	// End is why it ended, when no heartbeat did it: "retire", "forget", or "resume" for
-	// what is no outage by the configuration that holds now.
+	// End is why it ended, when no heartbeat did it: Retire, Forget or EndByConfiguration.
 	End      Transition        `json:"end,omitempty"`
 	Severity string            `json:"severity,omitempty"`
 	Tags     []string          `json:"tags,omitempty"`
@@ -48,6 +47,9 @@ type AlarmMessage struct {
 	Limit       string      `json:"limit,omitempty"`
 	ControlLoop ControlLoop `json:"control_loop,omitzero"`
 }
+
+// EndByConfiguration is the [AlarmMessage].End of an alarm that the configuration which holds now would not have raised.
+const EndByConfiguration = Resume
 
 // MaxMembers is how many members of a group a message names.
 const MaxMembers = 1000

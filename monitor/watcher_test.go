@@ -115,7 +115,7 @@ func TestWatcherWhatEndedAnAlarm(t *testing.T) {
 		w.configure(false, check)
 		time.Sleep(2 * time.Minute)
 		w.want("x", onset, abated, onset, abated, onset)
-		if told := w.told(); told[1].End != "" || told[3].End != monitor.Resume {
+		if told := w.told(); told[1].End != "" || told[3].End != monitor.EndByConfiguration {
 			t.Errorf("they ended by %q and %q; want a heartbeat and the configuration", told[1].End, told[3].End)
 		}
 	})

@@ -62,7 +62,7 @@ func (j *monitorJudge) told(s *sinkBook, n monitor.Notification, m monitor.Alarm
 	default:
 		delete(s.stands, n.Key)
 	}
-	if m.End == monitor.Resume {
+	if m.End == monitor.EndByConfiguration {
 		if b := j.source(monitor.SourceRef{Check: m.Event, Source: m.Source}); j.events[m.Event].changed.Before(b.onset) {
 			j.breach("%s: ABATED of %s by a configuration, and none came since the ONSET at %s", n.Sink, n.Key, j.at(b.onset))
 		}

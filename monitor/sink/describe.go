@@ -58,7 +58,7 @@ func title(m monitor.AlarmMessage) string {
 			what = verb("was", "were") + " retired"
 		case monitor.Forget:
 			what = verb("is", "are") + " not watched any more"
-		case monitor.Resume:
+		case monitor.EndByConfiguration:
 			what = verb("is", "are") + " not down by the changed check"
 		default:
 			what = verb("is", "are") + " not down any more: " + clean(string(m.End))

@@ -2,7 +2,7 @@
 
 -- Records probes and heartbeats; p_at is the index of each heartbeat's path. p_signals and what
 -- goes with it is null if all that the heartbeats say is that their sources are alive. Time is read
--- first: what came in while this waits is not in it, and so may not have arrived.
+-- first: the probe does not cover what comes in while this waits.
 CREATE FUNCTION {{rules}}.monitor_record_heartbeats(p_latest bigint, p_paths text[], p_trusts bigint[], p_gaps bigint[], p_name_only boolean[],
     p_ids bigint[], p_at integer[], p_sents bigint[], p_seqs bigint[], p_counts integer[], p_signals integer[], p_codes integer[], p_by boolean[], p_runs bigint[],
     p_lock_timeout_ms bigint, OUT unknown bigint[], OUT replayed bigint, OUT generation bigint, OUT moment bigint) LANGUAGE plpgsql AS $$
