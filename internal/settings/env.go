@@ -18,7 +18,9 @@ const envPrefix = "UNDERSTUDY_"
 
 // applyEnvironment puts what the environment says in the place of what the file says, and returns the keys that it set.
 func (c *Server) applyEnvironment(environ []string) ([]strictyaml.EnvKey, error) {
-	return strictyaml.ApplyEnv(c, envPrefix, environ, setByGuard(environ))
+	taken, outdated, err := strictyaml.ApplyEnv(c, envPrefix, environ, setByGuard(environ))
+	c.outdated = append(c.outdated, outdated...)
+	return taken, err
 }
 
 // setByGuard reports of variables whether the guard of this program has set them, and not its user.
@@ -65,15 +67,15 @@ func LogEnvironment(log *slog.Logger, taken []strictyaml.EnvKey, environ []strin
 
 // UnknownVariables returns a warning for each variable that has this program's prefix, a value, and is not known.
 func UnknownVariables(environ []string) []string {
-	known := otherVariables()
+	known, old := otherVariables(), []string{}
 	for _, k := range strictyaml.EnvKeys(reflect.TypeFor[Server](), envPrefix) {
-		known = append(known, k.Name)
+		known, old = append(known, k.Name), append(old, k.Was)
 	}
 	var out []string
 	inPod := slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, "KUBERNETES_SERVICE_HOST=") })
 	for name, value := range strictyaml.Variables(envPrefix, environ) {
-		if value == "" || inPod && ofService.MatchString(name) ||
-			slices.Contains(known, name) || slices.ContainsFunc(otherPrefixes(), func(p string) bool { return strings.HasPrefix(name, p) }) {
+		if value == "" || inPod && ofService.MatchString(name) || slices.Contains(known, name) || slices.Contains(old, name) ||
+			slices.ContainsFunc(otherPrefixes(), func(p string) bool { return strings.HasPrefix(name, p) }) {
 			continue
 		}
 		out = append(out, fmt.Sprintf("%s is set in the environment: unknown variable, ignored%s", name, strictyaml.DidYouMean(name, known)))

@@ -111,6 +111,11 @@ func TestEnvironmentIsUnambiguous(t *testing.T) {
 			t.Errorf("%s is that of something else", k.Name)
 		}
 	}
+	for _, k := range strictyaml.EnvKeys(reflect.TypeFor[Server](), envPrefix) {
+		if other, taken := of[k.Was]; taken || slices.Contains(otherVariables(), k.Was) {
+			t.Errorf("%s, the old name of %s, is that of something else, too: %s", k.Was, k.Path, other)
+		}
+	}
 	if of["UNDERSTUDY_MONITOR_KEEP_ALARMS"] != "monitor.keep_alarms" {
 		t.Errorf("%v", of)
 	}

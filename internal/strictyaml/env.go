@@ -1,6 +1,7 @@
 package strictyaml
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -16,6 +17,7 @@ import (
 // a part, and not in a list.
 type EnvKey struct {
 	Name   string // of the variable
+	Was    string // its old name, which is read for one more version; "" for none
 	Path   string // of the key
 	index  []int
 	shared []int // of the struct that it stands in
@@ -24,21 +26,27 @@ type EnvKey struct {
 }
 
 // EnvKeys are the keys of a struct that the environment can say, in variables that begin with the prefix.
-func EnvKeys(t reflect.Type, prefix string) []EnvKey { return envKeysBelow(t, prefix, "", nil) }
+func EnvKeys(t reflect.Type, prefix string) []EnvKey { return envKeysBelow(t, prefix, "", "", nil) }
 
-func envKeysBelow(t reflect.Type, prefix, path string, index []int) []EnvKey {
+// envKeysBelow returns the keys of a part, which has a path of keys and one of their old names.
+func envKeysBelow(t reflect.Type, prefix, path, oldPath string, index []int) []EnvKey {
+	variable := func(path string) string { return prefix + strings.ToUpper(strings.ReplaceAll(path, ".", "_")) }
 	var out []EnvKey
 	for _, k := range Keys(t) {
 		at, of := append(slices.Clone(index), k.Index...), k.Of
 		name := path + k.Name
+		old := oldPath + cmp.Or(strings.TrimPrefix(k.Was, "!"), k.Name)
 		if of.Kind() == reflect.Pointer {
 			of = of.Elem()
 		}
 		switch {
 		case isScalar(of):
-			out = append(out, EnvKey{prefix + strings.ToUpper(strings.ReplaceAll(name, ".", "_")), name, at, index, k, t})
+			out = append(out, EnvKey{Name: variable(name), Path: name, index: at, shared: index, key: k, within: t})
+			if old != name {
+				out[len(out)-1].Was = variable(old)
+			}
 		case of.Kind() == reflect.Struct:
-			out = append(out, envKeysBelow(of, prefix, name+".", at)...)
+			out = append(out, envKeysBelow(of, prefix, name+".", old+".", at)...)
 		}
 	}
 	return out
@@ -46,13 +54,17 @@ func envKeysBelow(t reflect.Type, prefix, path string, index []int) []EnvKey {
 
 // ApplyEnv puts what the environment says in the place of what v says, and returns the keys that it set. The
 // variable of a key is the prefix with its path in capitals. An empty one sets nothing, nor does one for which ignored
-// returns true.
-func ApplyEnv(v any, prefix string, environ []string, ignored func(name string) bool) (taken []EnvKey, err error) {
+// returns true. Outdated has a warning for each variable that was read under its old name.
+func ApplyEnv(v any, prefix string, environ []string, ignored func(name string) bool) (taken []EnvKey, outdated []string, err error) {
 	said := Variables(prefix, environ)
 	f := &Findings{}
 	into := reflect.ValueOf(v).Elem()
 	for _, k := range EnvKeys(into.Type(), prefix) {
 		value := said[k.Name]
+		if value == "" && said[k.Was] != "" { // the new name goes before the old one
+			outdated = append(outdated, k.outdated())
+			value, k.Name = k.oldValue(said[k.Was]), k.Was
+		}
 		if value == "" || ignored(k.Name) {
 			continue
 		}
@@ -71,7 +83,24 @@ func ApplyEnv(v any, prefix string, environ []string, ignored func(name string) 
 		clearExcludedKey(fieldAt(into, k.shared), k.key.Name)
 		taken = append(taken, k)
 	}
-	return taken, f.Err()
+	return taken, outdated, f.Err()
+}
+
+// outdated is the warning about a variable that has its old name.
+func (k EnvKey) outdated() string {
+	said := fmt.Sprintf("%s, in the environment, is now called %s", k.Was, k.Name)
+	if strings.HasPrefix(k.key.Was, "!") {
+		said += ", which is its opposite"
+	}
+	return said + "; the old name is read for one more version"
+}
+
+// oldValue is what the value of the old variable is under the new name.
+func (k EnvKey) oldValue(value string) string {
+	if now, isSwitch := inverted[value]; isSwitch && strings.HasPrefix(k.key.Was, "!") {
+		return now
+	}
+	return value
 }
 
 // Variables are those of an environment that begin with the prefix, by their names.

@@ -191,6 +191,9 @@ func (w *walk) mapping(n *yaml.Node, t reflect.Type, at place) {
 	}
 }
 
+// inverted is what the value of a switch is under a name that says the opposite.
+var inverted = map[string]string{"true": "false", "false": "true"}
+
 // rename gives keys that have an old name their new one, with one warning for each name.
 func (w *walk) rename(n *yaml.Node, t reflect.Type, at place) {
 	for _, key := range Keys(t) {
@@ -204,7 +207,7 @@ func (w *walk) rename(n *yaml.Node, t reflect.Type, at place) {
 			said := fmt.Sprintf("%q is now called %q %s", was, key.Name, at.in())
 			if v := n.Content[i+1]; opposite {
 				said = fmt.Sprintf("%q is now called %q, which is its opposite, %s", was, key.Name, at.in())
-				v.Value = map[string]string{"true": "false", "false": "true"}[v.Value]
+				v.Value = inverted[v.Value]
 			}
 			w.warn(k, said, "the old name is read for one more version")
 		}
