@@ -27,7 +27,7 @@ import (
 type ExecConfig struct {
 	// Argv is the program and its arguments. Required.
 	Argv []string
-	// Env is its environment, to which UNDERSTUDY_QUEUE, _KEY, _BATCH, _TERM,
+	// Env is its environment, to which UNDERSTUDY_QUEUE, _KEY, _MESSAGE_ID, _TERM,
 	// _ATTEMPT, _SEQUENCE, _CONTENT_TYPE and _HEADERS (JSON) are added. Default: that of this
 	// process, without UNDERSTUDY_STORE and UNDERSTUDY_TOKEN, which are secrets.
 	Env []string
@@ -126,7 +126,8 @@ func (e *Exec) environment(a dispatch.Assignment) []string {
 	return append(e.env[:len(e.env):len(e.env)],
 		"UNDERSTUDY_QUEUE="+a.Queue,
 		"UNDERSTUDY_KEY="+a.Key,
-		"UNDERSTUDY_BATCH="+a.ID,
+		"UNDERSTUDY_MESSAGE_ID="+a.ID,
+		"UNDERSTUDY_BATCH="+a.ID, // the old name, for one more version
 		"UNDERSTUDY_TERM="+strconv.FormatInt(a.Term, 10),
 		"UNDERSTUDY_ATTEMPT="+strconv.Itoa(a.Attempt),
 		"UNDERSTUDY_SEQUENCE="+strconv.FormatInt(a.Seq, 10),

@@ -57,7 +57,8 @@ func TestExecTable(t *testing.T) {
 		"no-such-program-anywhere 2>/dev/null": {Outcome: dispatch.Uncertain, RequestEnded: true, Code: 127, Detail: "exit status 127"},
 		"kill -9 $$":                           {Outcome: dispatch.Uncertain, RequestEnded: true, Detail: "signal: killed"},
 		"exec <&-; exit 0":                     {Outcome: dispatch.Done},
-		`test "$UNDERSTUDY_QUEUE $UNDERSTUDY_KEY $UNDERSTUDY_BATCH $UNDERSTUDY_TERM $UNDERSTUDY_ATTEMPT $UNDERSTUDY_SEQUENCE $UNDERSTUDY_CONTENT_TYPE" = "orders the key id-1 1234 2 7 text/plain"`: {Outcome: dispatch.Done},
+		`test "$UNDERSTUDY_QUEUE $UNDERSTUDY_KEY $UNDERSTUDY_MESSAGE_ID $UNDERSTUDY_TERM $UNDERSTUDY_ATTEMPT $UNDERSTUDY_SEQUENCE $UNDERSTUDY_CONTENT_TYPE" = "orders the key id-1 1234 2 7 text/plain"`: {Outcome: dispatch.Done},
+		`test "$UNDERSTUDY_BATCH" = id-1`: {Outcome: dispatch.Done}, // the old name of _MESSAGE_ID
 	} {
 		if diff := cmp.Diff(want, run(t, shell(t, script))); diff != "" {
 			t.Errorf("%s: %s", script, diff)
@@ -153,7 +154,7 @@ func TestExecEnvironment(t *testing.T) {
 // TestExecMany has more programs at once than there are processors, under one environment.
 func TestExecMany(t *testing.T) {
 	env := append(make([]string, 0, 100), "PATH="+os.Getenv("PATH")) // with room for what must not be shared
-	e, err := NewExec(ExecConfig{Argv: []string{"/bin/sh", "-c", `cat > /dev/null; echo $UNDERSTUDY_BATCH`}, Env: env})
+	e, err := NewExec(ExecConfig{Argv: []string{"/bin/sh", "-c", `cat > /dev/null; echo $UNDERSTUDY_MESSAGE_ID`}, Env: env})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -94,7 +94,7 @@ func otherVariables() []string {
 	for _, name := range []string{
 		"API", "CACHE", "CACHE_HTTP",
 		"ROLE", "ID", "NAME", "TERM", "PLACE", "JOB", "SCHEDULED",
-		"QUEUE", "BATCH", "KEY", "SEQUENCE", "ATTEMPT", "CONTENT_TYPE", "HEADERS", "ORIGIN",
+		"QUEUE", "MESSAGE_ID", "BATCH", "KEY", "SEQUENCE", "ATTEMPT", "CONTENT_TYPE", "HEADERS", "ORIGIN",
 		"SHARD", "NODE", "EPOCH", "EVENT", "FROM", "TO", "WHEN",
 		"PROVE", "SEED", "SOAK", "REQUIRE_BACKENDS", "POSTGRES_BIN", "REDIS_SERVER", "SABLEDB", "SHOTS", "SERVER", "GATE", "OLD", "OTHER",
 	} {

@@ -126,7 +126,7 @@ func TestEnvironmentIsUnambiguous(t *testing.T) {
 	if got := UnknownVariables(append(links, "KUBERNETES_SERVICE_HOST=x")); len(got) > 0 {
 		t.Errorf("in a pod: %q", got)
 	}
-	got := UnknownVariables([]string{"UNDERSTUDY_LISEN=x", "UNDERSTUDY_STROE=", "UNDERSTUDY_STORE=x", "UNDERSTUDY_EVENT_ID=3", "UNDERSTUDY_TERM=1", "UNDERSTUDY_PLACE=1", "UNDERSTUDY_SCHEDULED=1", "UNDERSTUDY_HEADERS={}", "PATH=/"})
+	got := UnknownVariables([]string{"UNDERSTUDY_LISEN=x", "UNDERSTUDY_STROE=", "UNDERSTUDY_STORE=x", "UNDERSTUDY_EVENT_ID=3", "UNDERSTUDY_TERM=1", "UNDERSTUDY_PLACE=1", "UNDERSTUDY_SCHEDULED=1", "UNDERSTUDY_HEADERS={}", "UNDERSTUDY_MESSAGE_ID=1", "UNDERSTUDY_BATCH=1", "PATH=/"})
 	if len(got) != 1 || !strings.HasSuffix(got[0], `did you mean "UNDERSTUDY_LISTEN"?`) {
 		t.Errorf("%q", got)
 	}
