@@ -49,7 +49,7 @@ func TestFlagsSayWhatTheFileSays(t *testing.T) {
 	var flags queueRunFlags
 	c := &cobra.Command{}
 	flags.register(c)
-	if err := c.ParseFlags(strings.Fields("--webhook http://x --never-twice --status-url http://x/{id} --token-file t --ca-file c --secret-file s --name web-1 " +
+	if err := c.ParseFlags(strings.Fields("--webhook http://x --at-most-once --status-url http://x/{id} --token-file t --ca-file c --secret-file s --name web-1 " +
 		"--front 127.0.0.1:9 --dialect grid --first-window 1s --second-window 1m --submit-timeout 10s")); err != nil {
 		t.Fatal(err)
 	}

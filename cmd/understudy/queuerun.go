@@ -44,7 +44,7 @@ If an instance dies, the others take over its keys after the first window. A key
 second window, unless the target is a webhook with --recognises, or Sawtooth. The second window must be longer than a
 submission may take.
 
-A message is delivered at least once: one whose outcome is unknown is sent again with the same ID, unless --never-twice.
+A message is delivered at least once: one whose outcome is unknown is sent again with the same ID, unless --at-most-once.
 By default a message that the target judged invalid is dead-lettered, and one that failed otherwise blocks its key until
 an operator decides: see "queue retry" and "queue skip".
 
@@ -118,7 +118,7 @@ func (f *queueRunFlags) register(c *cobra.Command) {
 	strictyaml.Bind(fs, &f.hook)
 	strictyaml.Bind(fs, &f.frontFlags)
 	fs.Bool("resend-safe", true, "")
-	_ = fs.MarkDeprecated("resend-safe", "it is the default now; --never-twice is the opposite") // the flag is there: no error
+	_ = fs.MarkDeprecated("resend-safe", "it is the default now; --at-most-once is the opposite") // the flag is there: no error
 }
 
 // args wants QUEUE, and a program after -- with --exec.
@@ -162,7 +162,7 @@ func (f *queueRunFlags) complete(args []string) error {
 		return usererr.Errorf("--secret-file and --status-url belong to --webhook")
 	}
 	if (h.AtMostOnce || h.Recognises) && (f.Sawtooth != nil || f.Scabbard != nil) {
-		return usererr.Errorf("--never-twice and --recognises belong to --webhook and --exec: what a ledger does with a message that it is sent twice is known")
+		return usererr.Errorf("--at-most-once and --recognises belong to --webhook and --exec: what a ledger does with a message that it is sent twice is known")
 	}
 	if f.Concurrency == 0 {
 		return usererr.Errorf("--concurrency 0 delivers nothing; use 1 to %d", claim.MaxKeys)

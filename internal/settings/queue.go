@@ -49,7 +49,7 @@ type Webhook struct {
 	Headers     map[string]string `yaml:"headers" secret:"all" help:"more headers"`
 	HeaderFiles map[string]string `yaml:"header_files" help:"secret headers: the file with the value of each"`
 	StatusURL   string            `yaml:"status_url" secret:"url" more:"yes" help:"ask this 'URL' about a message whose outcome is unknown; {id} in it is the message ID"`
-	AtMostOnce  bool              `yaml:"at_most_once" was:"!resend_safe" flag:"never-twice" more:"yes" help:"never send a message again whose outcome is unknown: block its key until an operator decides"`
+	AtMostOnce  bool              `yaml:"at_most_once" was:"!resend_safe" flag:"at-most-once" flagwas:"never-twice" more:"yes" help:"never send a message again whose outcome is unknown: block its key until an operator decides"`
 	Recognises  bool              `yaml:"recognises" help:"the receiver deduplicates by message ID, however late a message is sent again"`
 	Remembers   bool              `yaml:"remembers" flag:"-" help:"a 404 from the status URL proves that a message never arrived"`
 	_           struct{}          `gone:"compares_terms"`

@@ -29,6 +29,9 @@ func Bind(fs *pflag.FlagSet, v any, only ...string) {
 		if k.More {
 			More(fs, k.Flag)
 		}
+		if k.FlagWas != "" {
+			Renamed(fs, k.FlagWas, k.Flag)
+		}
 	}
 }
 
@@ -93,6 +96,18 @@ func bind(fs *pflag.FlagSet, k Key, f reflect.Value) bool {
 
 // flagHelp is the help with the name of the value as pflag wants it.
 func (k Key) flagHelp() string { return placeholder.ReplaceAllString(k.Help, "`$1`") }
+
+// Renamed lets a flag be given by its old name, too, for one more version. Nothing shows that name, and whoever asks
+// whether the flag was given need not know it.
+func Renamed(fs *pflag.FlagSet, old, name string) {
+	before := fs.GetNormalizeFunc()
+	fs.SetNormalizeFunc(func(fs *pflag.FlagSet, given string) pflag.NormalizedName {
+		if given == old {
+			given = name
+		}
+		return before(fs, given)
+	})
+}
 
 // More marks flags that few people need.
 func More(fs *pflag.FlagSet, names ...string) {

@@ -19,6 +19,7 @@ import (
 //	help     one line of help: for --help, the example file, the schema and the reference. A word in single
 //	         quotes, such as 'FILE', names the value.
 //	flag     the flag's name, when it is not the key with "-" for "_"; "-" for no flag
+//	flagwas  the flag's old name, which works for one more version
 //	more     "yes" for a flag that few people need: --help lists it under a heading of its own
 //	secret   how the value is hidden; see [Hiding]
 //
@@ -31,6 +32,7 @@ type Key struct {
 	Default string
 	Help    string
 	Flag    string
+	FlagWas string
 	More    bool
 	Secret  string
 }
@@ -56,7 +58,7 @@ func Keys(t reflect.Type) []Key {
 			}
 			out = append(out, Key{
 				Name: name, Index: []int{i}, Of: f.Type, Was: f.Tag.Get("was"), Default: f.Tag.Get("default"),
-				Help: f.Tag.Get("help"), Flag: flag, More: f.Tag.Get("more") != "", Secret: f.Tag.Get("secret"),
+				Help: f.Tag.Get("help"), Flag: flag, FlagWas: f.Tag.Get("flagwas"), More: f.Tag.Get("more") != "", Secret: f.Tag.Get("secret"),
 			})
 		}
 	}
