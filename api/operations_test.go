@@ -338,8 +338,8 @@ var operationsOfParts = map[string]operation{
 		answers: []reply{{200, "The tokens, the oldest first, those that have ended too; without their secrets", apitype.Tokens{}, ""}},
 	},
 	"POST /v1/tokens": {
-		id: "makeToken", tag: "tokens",
-		summary: "Make a token",
+		id: "createToken", tag: "tokens",
+		summary: "Create a token",
 		in:      apitype.NewToken{},
 		answers: []reply{{201, "The token, and its secret, which is shown this once", apitype.TokenSecret{}, ""}},
 		other:   map[int]string{409: "A token that lives has the name (taken), or there are a thousand that live (too_many_tokens)"},
@@ -385,8 +385,8 @@ var operationsOfParts = map[string]operation{
 		answers:     []reply{{200, "The queues by name", apitype.Queues{}, ""}},
 	},
 	"POST /v1/queues": {
-		id: "makeQueue", tag: "queues",
-		summary:     "Make a queue",
+		id: "createQueue", tag: "queues",
+		summary:     "Create a queue",
 		description: "One that is there is left as it is.",
 		in:          apitype.QueueName{},
 		answers: []reply{

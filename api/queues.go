@@ -66,7 +66,7 @@ func (s *Server) listQueues(r *http.Request) (out apitype.Queues, err error) {
 	return out, err
 }
 
-func (s *Server) makeQueue(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) createQueue(w http.ResponseWriter, r *http.Request) error {
 	body, err := bodyOf[apitype.QueueName](r)
 	if err != nil {
 		return err

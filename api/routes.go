@@ -59,7 +59,7 @@ func (s *Server) demoRoutes() []route {
 func (s *Server) queueRoutes() []route {
 	return withOldPaths(guarded(s.checkQueues, []route{
 		{pattern: "GET /v1/queues", handle: inJSON(s.listQueues)},
-		{pattern: "POST /v1/queues", handle: s.makeQueue},
+		{pattern: "POST /v1/queues", handle: s.createQueue},
 		{pattern: "GET /v1/queues/{queue}", handle: inJSON(s.getQueue)},
 		{pattern: "GET /v1/queues/{queue}/keys", handle: inJSON(s.listKeys)},
 

@@ -34,7 +34,7 @@ func (s *Server) tokenRoutes() []route {
 	}
 	return guarded(check, []route{
 		{pattern: "GET /v1/tokens", handle: inJSON(s.listTokens), manages: true},
-		{pattern: "POST /v1/tokens", handle: s.makeToken, manages: true},
+		{pattern: "POST /v1/tokens", handle: s.createToken, manages: true},
 		{pattern: "DELETE /v1/tokens/{id}", handle: inJSON(s.revokeToken), manages: true},
 	})
 }
@@ -44,7 +44,7 @@ func (s *Server) listTokens(r *http.Request) (apitype.Tokens, error) {
 	return apitype.Tokens{Tokens: views(all, func(t access.Token) apitype.Token { return viewToken(t, now) })}, err
 }
 
-func (s *Server) makeToken(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) createToken(w http.ResponseWriter, r *http.Request) error {
 	body, err := bodyOf[apitype.NewToken](r)
 	if err != nil {
 		return err

@@ -102,7 +102,7 @@ func (a *app) serverClient() (*client.Client, error) {
 func withAdvice(err error) error {
 	switch {
 	case errors.Is(err, dispatch.ErrNoQueue):
-		return fmt.Errorf("%w; see: understudy queue list. \"queue run\" and \"queue add --make\" create queues", err)
+		return fmt.Errorf("%w; see: understudy queue list. \"queue run\" and \"queue add --create\" create queues", err)
 	case errors.Is(err, job.ErrNotFound):
 		return fmt.Errorf("%w; see: understudy job list. \"job run\" adds jobs", err)
 	case errors.Is(err, monitor.ErrNoCheck):

@@ -42,7 +42,7 @@ func enqueue(t *testing.T, url, id string) {
 	if err := os.WriteFile(file, []byte("paid: 10"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	understudy(t, "batch", "add", "orders", "--key", "a", "--id", id, "--make", "--store", url, file)
+	understudy(t, "batch", "add", "orders", "--key", "a", "--id", id, "--create", "--store", url, file)
 }
 
 // goesOn wants that a restored store has its batch, and takes another one in its order.

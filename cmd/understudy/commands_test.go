@@ -257,7 +257,7 @@ func TestDamagedStore(t *testing.T) {
 	if err := os.WriteFile(payload, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, log := ran(t, "queue", "add", name, "--make", "--key", "k", payload, store); code != exitOK {
+	if code, log := ran(t, "queue", "add", name, "--create", "--key", "k", payload, store); code != exitOK {
 		t.Fatal(log)
 	}
 	all, err := os.ReadFile(file)

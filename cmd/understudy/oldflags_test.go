@@ -10,6 +10,7 @@ import (
 func TestOldFlags(t *testing.T) {
 	for _, c := range []struct{ command, given, now, value string }{
 		{"queue run", "--never-twice", "at-most-once", "true"},
+		{"queue add", "--make", "create", "true"},
 	} {
 		command, _, err := (&app{stdout: io.Discard, stderr: io.Discard}).root().Find(strings.Fields(c.command))
 		if err != nil {

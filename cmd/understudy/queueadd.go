@@ -17,6 +17,7 @@ import (
 	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/internal/backoff"
+	"github.com/understudy-ha/understudy/internal/strictyaml"
 	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/internal/usererr"
 	"github.com/understudy-ha/understudy/lease"
@@ -54,7 +55,7 @@ with "key", and if you like "id", "content_type", "headers", "not_before" and on
 (text), "payload_base64" and "payload_json". The IDs are printed as they are stored. It stops at
 the first invalid line and names it; earlier lines are stored.`,
 		Example: `  understudy queue add orders --key customer-7 --id order-42 order.json
-  echo hello | understudy queue add orders --key customer-7 --make
+  echo hello | understudy queue add orders --key customer-7 --create
   understudy queue add orders --key customer-7 --id reminder-42 --not-before 24h reminder.json
   understudy queue add orders --ndjson orders.ndjson >ids`,
 		Args: exactly("QUEUE", "[FILE]"),
@@ -79,7 +80,8 @@ the first invalid line and names it; earlier lines are stored.`,
 	c.Flags().StringVar(&f.notBefore, "not-before", "", "do not send it before this `TIME`, such as 2026-12-24T18:00:00Z, or before 10m from now; its key goes on meanwhile")
 	c.Flags().StringVar(&f.contentType, "content-type", "", "`TYPE` of the payload (default "+dispatch.DefaultContentType+")")
 	c.Flags().BoolVar(&f.ndjson, "ndjson", false, "read a message from each line, as JSON")
-	c.Flags().BoolVar(&f.create, "make", false, "create the queue if missing")
+	c.Flags().BoolVar(&f.create, "create", false, "create the queue if missing")
+	strictyaml.Renamed(c.Flags(), "make", "create")
 	return c
 }
 

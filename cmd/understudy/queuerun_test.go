@@ -70,7 +70,7 @@ func TestDeliverWebhooks(t *testing.T) {
 	}
 
 	runs(t, "batch", "run", "hooks", "--store", st, "--webhook", srv.URL, "--secret-file", file, "--resend-safe")
-	code, out := ask(t, "batch", "add", "hooks", "--store", st, "--make", "--ndjson", lines)
+	code, out := ask(t, "batch", "add", "hooks", "--store", st, "--create", "--ndjson", lines)
 	if code != exitOK || !strings.Contains(out, "1200 stored, 0 were there already") {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}
@@ -148,7 +148,7 @@ func TestNotBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	add := func(id, when string) (int, string) {
-		return ask(t, "queue", "add", "hooks", "--store", st, "--make", "--key", "k", "--id", id, "--not-before", when, payload)
+		return ask(t, "queue", "add", "hooks", "--store", st, "--create", "--key", "k", "--id", id, "--not-before", when, payload)
 	}
 	for _, wrong := range []string{"tomorrow", "-1h", "2026-12-24"} {
 		if code, out := add("wrong", wrong); code != exitUsage || !strings.Contains(out, "2026-12-24T18:00:00Z") {

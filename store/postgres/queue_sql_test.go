@@ -226,7 +226,7 @@ func TestEnqueueRefuses(t *testing.T) {
 		refusal, ok := errors.AsType[*pgconn.PgError](err)
 		if !ok || refusal.Code != c.code || !strings.Contains(refusal.Message, c.words) {
 			t.Errorf("%s: %v, want SQLSTATE %s and %q", what, err, c.code, c.words)
-		} else if c.code == "US002" && !strings.Contains(refusal.Hint, "understudy queue add --make") {
+		} else if c.code == "US002" && !strings.Contains(refusal.Hint, "understudy queue add --create") {
 			t.Errorf("%s: the hint is %q", what, refusal.Hint)
 		}
 	}

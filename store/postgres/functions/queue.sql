@@ -331,6 +331,6 @@ CREATE FUNCTION {{rules}}.require_queue(p_queue text) RETURNS void LANGUAGE plpg
 BEGIN
     IF NOT EXISTS (SELECT FROM {{schema}}.queue q WHERE q.name = p_queue) THEN
         RAISE EXCEPTION 'understudy: there is no queue %', coalesce(quote_literal(p_queue), 'null') USING
-            ERRCODE = 'US002', HINT = 'Create it first: its deliverers do, or "understudy queue add --make".';
+            ERRCODE = 'US002', HINT = 'Create it first: its deliverers do, or "understudy queue add --create".';
     END IF;
 END $$;
