@@ -164,7 +164,7 @@ func startPeers(ctx context.Context, b *bed, from *origin, data bool) []*cachePe
 	}
 	for i, p := range peers {
 		p.argv = append([]string{program, "cache", "serve", "--url", p.url, "--api", p.api, "--http", p.http,
-			"--source-url", fmt.Sprintf("%s/%d/{key+}", from.url, i), "--fetches", strconv.Itoa(coldAtOnce), "--log-level", "info"}, among...)
+			"--origin-url", fmt.Sprintf("%s/%d/{key+}", from.url, i), "--fetches", strconv.Itoa(coldAtOnce), "--log-level", "info"}, among...)
 		if data {
 			p.argv = append(p.argv, "--data", b.TempDir())
 		}

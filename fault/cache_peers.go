@@ -201,8 +201,8 @@ func (p *Peer) Start(options ...string) {
 	}
 	args = append(args, "--url", p.URL, "--api", p.API, "--ttl", c.TTL.String(), "--announce-timeout", c.Announce.String(),
 		"--fetch-timeout", c.Fetch.String())
-	if !slices.Contains(slices.Concat(c.Options, p.Options, options), "--source-cmd") {
-		args = append(args, "--source-url", c.Origin.Of(p.Name))
+	if !slices.Contains(slices.Concat(c.Options, p.Options, options), "--origin-cmd") {
+		args = append(args, "--origin-url", c.Origin.Of(p.Name))
 	}
 	list := p.List
 	if list == nil {
@@ -222,7 +222,7 @@ func (p *Peer) Start(options ...string) {
 
 // Curl are the options of a peer whose source is a program.
 func Curl() []string {
-	return []string{"--source-cmd", `sh -c 'exec curl -sSf -H "Understudy-Term: $UNDERSTUDY_TERM" "$UNDERSTUDY_ORIGIN/$UNDERSTUDY_KEY"' --`}
+	return []string{"--origin-cmd", `sh -c 'exec curl -sSf -H "Understudy-Term: $UNDERSTUDY_TERM" "$UNDERSTUDY_ORIGIN/$UNDERSTUDY_KEY"' --`}
 }
 
 // Data is the peer's directory.

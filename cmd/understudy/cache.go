@@ -27,7 +27,7 @@ func (a *app) cacheCommand() *cobra.Command {
 database: "cache serve" runs one. The other commands ask a peer over HTTP: the one at --server, else at
 $UNDERSTUDY_SERVER, else at http://` + settings.DefaultListen() + `, where "cache serve" listens by default. "cache get" can also
 ask several peers at their addresses for clients (tcp://HOST:PORT), the next one when a peer does not answer.`,
-		Example: `  understudy cache serve --url tcp://127.0.0.1:7701 --api tcp://127.0.0.1:7801 --source-cmd './slow {key}'
+		Example: `  understudy cache serve --url tcp://127.0.0.1:7701 --api tcp://127.0.0.1:7801 --origin-cmd './slow {key}'
   understudy cache get customer-7
   understudy cache keys --server http://10.0.0.2:7600`,
 	}

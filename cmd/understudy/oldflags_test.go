@@ -11,6 +11,11 @@ func TestOldFlags(t *testing.T) {
 	for _, c := range []struct{ command, given, now, value string }{
 		{"queue run", "--never-twice", "at-most-once", "true"},
 		{"queue add", "--make", "create", "true"},
+		{"cache serve", "--source-cmd=a {key}", "origin-cmd", "a {key}"},
+		{"cache serve", "--source-url=http://a/{key}", "origin-url", "http://a/{key}"},
+		{"cache serve", "--source-header=A: b", "origin-header", "[A: b]"},
+		{"cache serve", "--source-token-file=a", "origin-token-file", "a"},
+		{"cache serve", "--source-ca-file=a", "origin-ca-file", "a"},
 	} {
 		command, _, err := (&app{stdout: io.Discard, stderr: io.Discard}).root().Find(strings.Fields(c.command))
 		if err != nil {

@@ -44,7 +44,7 @@ type worker struct {
 func run(ctx context.Context) error {
 	var w worker
 	cfg := cache.Config{Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)), Jitter: -1, Insecure: true}
-	originURL := flag.String("source-url", "", "`URL` of the source, with {key}")
+	originURL := flag.String("origin-url", "", "`URL` of the source, with {key}")
 	api := flag.String("api", "", "`ADDRESS` for clients")
 	wall := flag.String("wall", "", "`FILE` with the wall clock's error, a duration")
 	flag.StringVar(&cfg.Self, "url", "", "`ADDRESS` for peers")

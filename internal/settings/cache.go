@@ -62,9 +62,9 @@ type CacheExec struct {
 
 // Origin is a URL that has the values.
 type Origin struct {
-	URL         string            `yaml:"url" secret:"url" flag:"source-url" help:"fetch values from this 'URL'; {key} is the key, percent-encoded; {key+} keeps slashes"`
-	TokenFile   string            `yaml:"token_file" flag:"source-token-file" more:"yes" help:"send the bearer token in this 'FILE'"`
-	CAFile      string            `yaml:"ca_file" flag:"source-ca-file" more:"yes" help:"trust the certificates in this 'FILE', not the system's"`
+	URL         string            `yaml:"url" secret:"url" flag:"origin-url" flagwas:"source-url" help:"fetch values from this 'URL'; {key} is the key, percent-encoded; {key+} keeps slashes"`
+	TokenFile   string            `yaml:"token_file" flag:"origin-token-file" flagwas:"source-token-file" more:"yes" help:"send the bearer token in this 'FILE'"`
+	CAFile      string            `yaml:"ca_file" flag:"origin-ca-file" flagwas:"source-ca-file" more:"yes" help:"trust the certificates in this 'FILE', not the system's"`
 	Headers     map[string]string `yaml:"headers" secret:"all" help:"more headers"`
 	HeaderFiles map[string]string `yaml:"header_files" help:"secret headers: the file with the value of each"`
 }
