@@ -92,9 +92,9 @@ func deliver(ctx context.Context, o queueOptions, stop <-chan struct{}, started 
 	if err != nil {
 		return "", err
 	}
-	hook := target.WebhookConfig{HTTPConfig: target.HTTPConfig{URL: o.Target, Concurrency: o.Concurrency}, Recognises: true}
+	hook := target.WebhookConfig{HTTPConfig: target.HTTPConfig{URL: o.Target, Concurrency: o.Concurrency}, Deduplicates: true}
 	if o.Asked != "" {
-		hook.Recognises, hook.Remembers, hook.StatusURL = false, true, o.Asked
+		hook.Deduplicates, hook.Remembers, hook.StatusURL = false, true, o.Asked
 	}
 	to, err := target.NewWebhook(hook)
 	if err != nil {

@@ -59,7 +59,7 @@ func NewQueueTarget(tb testing.TB, kind string, s dispatch.Semantics, seed uint6
 		}
 		handler = t.scabbard
 	default:
-		t.sink = &targettest.Sink{Recognises: s.Deduplicates, Fault: t.sinkFault, Check: t.arrives}
+		t.sink = &targettest.Sink{Deduplicates: s.Deduplicates, Fault: t.sinkFault, Check: t.arrives}
 		handler = http.HandlerFunc(t.serve)
 	}
 	over, end := context.WithCancel(context.Background())
@@ -95,7 +95,7 @@ func (t *QueueTarget) options() []string {
 	if t.Kind != "webhook" {
 		return []string{"-target", t.Kind, "-url", t.url}
 	}
-	out := []string{"-url", t.url, fmt.Sprintf("-recognises=%t", t.Semantics.Deduplicates), fmt.Sprintf("-resend=%t", t.Semantics.Resend)}
+	out := []string{"-url", t.url, fmt.Sprintf("-deduplicates=%t", t.Semantics.Deduplicates), fmt.Sprintf("-resend=%t", t.Semantics.Resend)}
 	if t.Semantics.HasStatus {
 		out = append(out, "-status", t.url+"/status?id={id}", fmt.Sprintf("-remembers=%t", !t.Semantics.Forgets))
 	}

@@ -125,7 +125,7 @@ func (f *monitorRunFlags) register(c *cobra.Command) {
 
 // fileOnly are flags of the version before for what belongs in a file, and the key there.
 var fileOnly = map[string]string{
-	"webhook-secret-file": "secret_file of the webhook", "recognises": "recognises of the webhook",
+	"webhook-secret-file": "secret_file of the webhook", "recognises": "deduplicates of the webhook",
 	"compat": "format: control_loop_original of the sink", "consumer": "consumer of the router",
 	"router-user": "user of the router and the sink", "router-password-file": "password_file of the router and the sink",
 	"email-tls": "tls of the email", "email-user": "user of the email", "email-password-file": "password_file of the email",
@@ -204,7 +204,7 @@ func (f *monitorRunFlags) sinks(changed func(string) bool) error {
 	add := func(s settings.Sink) { f.Sinks = append(f.Sinks, s) }
 	for i, url := range f.webhooks {
 		add(settings.Sink{Sink: numbered("webhook", i), Webhook: &settings.HookSink{
-			SinkHTTP: settings.SinkHTTP{URL: url}, SecretFile: f.webhookSecret, Recognises: f.deduplicates,
+			SinkHTTP: settings.SinkHTTP{URL: url}, SecretFile: f.webhookSecret, Deduplicates: f.deduplicates,
 		}})
 	}
 	for i, url := range f.slacks {

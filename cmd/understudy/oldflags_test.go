@@ -10,6 +10,7 @@ import (
 func TestOldFlags(t *testing.T) {
 	for _, c := range []struct{ command, given, now, value string }{
 		{"queue run", "--never-twice", "at-most-once", "true"},
+		{"queue run", "--recognises", "deduplicates", "true"},
 		{"queue add", "--make", "create", "true"},
 		{"cache serve", "--source-cmd=a {key}", "origin-cmd", "a {key}"},
 		{"cache serve", "--source-url=http://a/{key}", "origin-url", "http://a/{key}"},

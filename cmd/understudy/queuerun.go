@@ -50,7 +50,7 @@ an operator decides: see "queue retry" and "queue skip".
 
 SIGINT, SIGTERM and SIGHUP stop it: submissions in flight may finish, and the keys are released at once. A second signal, a
 second or more after the first, ends it without waiting.`,
-		Example: `  understudy queue run orders --webhook https://shop.example/orders --secret-file hook.key --recognises
+		Example: `  understudy queue run orders --webhook https://shop.example/orders --secret-file hook.key --deduplicates
   understudy queue run mails --exec --concurrency 4 -- ./send-mail
   understudy queue run ledger --sawtooth http://127.0.0.1:8008 --front 127.0.0.1:9008 --dialect sawtooth`,
 		Args: func(c *cobra.Command, args []string) error { return f.args(c, args) },
@@ -153,7 +153,7 @@ func (f *queueRunFlags) complete(args []string) error {
 		h.URL, f.Webhook = f.webhook, h
 	}
 	if f.exec {
-		f.Exec = &settings.Exec{Command: args[1:], AtMostOnce: h.AtMostOnce, Recognises: h.Recognises}
+		f.Exec = &settings.Exec{Command: args[1:], AtMostOnce: h.AtMostOnce, Deduplicates: h.Deduplicates}
 	}
 	if f.frontFlags.Listen != "" {
 		f.Front = &f.frontFlags
@@ -161,8 +161,8 @@ func (f *queueRunFlags) complete(args []string) error {
 	if f.webhook == "" && (h.SecretFile != "" || h.StatusURL != "") {
 		return usererr.Errorf("--secret-file and --status-url belong to --webhook")
 	}
-	if (h.AtMostOnce || h.Recognises) && (f.Sawtooth != nil || f.Scabbard != nil) {
-		return usererr.Errorf("--at-most-once and --recognises belong to --webhook and --exec: what a ledger does with a message that it is sent twice is known")
+	if (h.AtMostOnce || h.Deduplicates) && (f.Sawtooth != nil || f.Scabbard != nil) {
+		return usererr.Errorf("--at-most-once and --deduplicates belong to --webhook and --exec: what a ledger does with a message that it is sent twice is known")
 	}
 	if f.Concurrency == 0 {
 		return usererr.Errorf("--concurrency 0 delivers nothing; use 1 to %d", claim.MaxKeys)

@@ -48,7 +48,7 @@ func sqliteURL(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir
 
 func TestDeliverWebhooks(t *testing.T) {
 	const secret = "a secret of the two"
-	sink := &targettest.Sink{Recognises: true, Check: func(r *http.Request, body []byte) error {
+	sink := &targettest.Sink{Deduplicates: true, Check: func(r *http.Request, body []byte) error {
 		return target.Verify([]byte(secret), r.Header, body, time.Now(), time.Minute)
 	}}
 	srv := httptest.NewServer(sink)

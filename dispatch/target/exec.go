@@ -36,9 +36,9 @@ type ExecConfig struct {
 	// AtMostOnce: the program is not run again for a message whose outcome is unknown: its key blocks until an operator
 	// decides. Default: it is run again, with a growing pause.
 	AtMostOnce bool
-	// Recognises declares that the program recognises the id of a message that it
+	// Deduplicates declares that the program deduplicates by the id of a message that it
 	// has done, however late it comes again.
-	Recognises bool
+	Deduplicates bool
 }
 
 // Validate returns an error that wraps [lease.ErrInvalid].
@@ -49,7 +49,7 @@ func (c ExecConfig) Validate() error {
 	if slices.ContainsFunc(c.Argv, func(a string) bool { return strings.ContainsRune(a, 0) }) {
 		return fmt.Errorf("%w: the program's arguments contain a zero byte", lease.ErrInvalid)
 	}
-	return checkOnce(c.AtMostOnce, c.Recognises)
+	return checkOnce(c.AtMostOnce, c.Deduplicates)
 }
 
 // Exit codes with a meaning; they are those of sysexits.h.
@@ -92,7 +92,7 @@ func (e *Exec) Name() string { return "exec " + filepath.Base(e.cfg.Argv[0]) }
 
 // Semantics implements [dispatch.Target].
 func (e *Exec) Semantics() dispatch.Semantics {
-	return dispatch.Semantics{Resend: !e.cfg.AtMostOnce, Deduplicates: e.cfg.Recognises}
+	return dispatch.Semantics{Resend: !e.cfg.AtMostOnce, Deduplicates: e.cfg.Deduplicates}
 }
 
 // Status implements [dispatch.Target]; a program cannot be asked.

@@ -41,9 +41,9 @@ type WebhookConfig struct {
 	// AtMostOnce: a message whose outcome is unknown is not sent again: its key blocks until an operator decides. Default: it
 	// is sent again, with the same id and a growing pause.
 	AtMostOnce bool
-	// Recognises declares that the receiver recognises the Idempotency-Key of what
+	// Deduplicates declares that the receiver deduplicates by the Idempotency-Key of what
 	// it has done, however late it comes again.
-	Recognises bool
+	Deduplicates bool
 	// Remembers declares that a 404 of the status URL proves that the message did
 	// not arrive.
 	Remembers bool
@@ -79,7 +79,7 @@ func (c WebhookConfig) Validate() error {
 	if bytes.HasPrefix(c.Secret, []byte("whsec_")) && bytes.Equal(standardKey(c.Secret), c.Secret) {
 		return fmt.Errorf("%w: the secret begins with whsec_, and is not base64 behind it", lease.ErrInvalid)
 	}
-	if err := checkOnce(c.AtMostOnce, c.Recognises); err != nil {
+	if err := checkOnce(c.AtMostOnce, c.Deduplicates); err != nil {
 		return err
 	}
 	if c.Remembers && c.StatusURL == "" {
@@ -95,9 +95,9 @@ func (c WebhookConfig) Validate() error {
 }
 
 // checkOnce refuses what contradicts itself.
-func checkOnce(atMostOnce, recognises bool) error {
-	if atMostOnce && recognises {
-		return fmt.Errorf("%w: a target that recognises ids can be sent a message twice: leave out at most once", lease.ErrInvalid)
+func checkOnce(atMostOnce, deduplicates bool) error {
+	if atMostOnce && deduplicates {
+		return fmt.Errorf("%w: a target that deduplicates can be sent a message twice: leave out at most once", lease.ErrInvalid)
 	}
 	return nil
 }
@@ -136,7 +136,7 @@ func (w *Webhook) Name() string { return "webhook " + w.client.place() }
 // Semantics implements [dispatch.Target].
 func (w *Webhook) Semantics() dispatch.Semantics {
 	return dispatch.Semantics{
-		Resend: !w.cfg.AtMostOnce, Deduplicates: w.cfg.Recognises,
+		Resend: !w.cfg.AtMostOnce, Deduplicates: w.cfg.Deduplicates,
 		HasStatus: !w.cfg.Final, StatusLimit: 1, Forgets: !w.cfg.Remembers,
 	}
 }

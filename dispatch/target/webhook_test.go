@@ -513,7 +513,7 @@ func TestWebhookConfig(t *testing.T) {
 		"a broken secret":        func(c *target.WebhookConfig) { c.Secret = []byte("whsec_hidden!") },
 		"an unknown signature":   func(c *target.WebhookConfig) { c.Signature = "rot13" },
 		"another signature":      func(c *target.WebhookConfig) { c.Header = http.Header{"webhook-signature": {"v1,x"}} },
-		"twice, and not twice":   func(c *target.WebhookConfig) { c.AtMostOnce, c.Recognises = true, true },
+		"twice, and not twice":   func(c *target.WebhookConfig) { c.AtMostOnce, c.Deduplicates = true, true },
 		"token not found":        func(c *target.WebhookConfig) { c.TokenFile = "/nowhere" },
 	} {
 		c := good
@@ -531,7 +531,7 @@ func TestWebhookConfig(t *testing.T) {
 		t.Error(diff)
 	}
 	best := webhook(t, target.WebhookConfig{
-		HTTPConfig: target.HTTPConfig{URL: "http://h/"}, StatusURL: "http://h/{id}", Recognises: true, Remembers: true,
+		HTTPConfig: target.HTTPConfig{URL: "http://h/"}, StatusURL: "http://h/{id}", Deduplicates: true, Remembers: true,
 	})
 	want = dispatch.Semantics{Resend: true, Deduplicates: true, HasStatus: true, StatusLimit: 1}
 	if diff := cmp.Diff(want, best.Semantics()); diff != "" {

@@ -48,11 +48,11 @@ func main() {
 	flag.DurationVar(&s.grace, "grace", 0, "stop grace")
 	flag.IntVar(&s.concurrency, "concurrency", 8, "submissions at once")
 	flag.StringVar(&s.webhook.StatusURL, "status", "", "webhook: `URL` with {id} that tells what became of a batch")
-	flag.BoolVar(&s.webhook.Recognises, "recognises", false, "webhook: it recognises ids")
+	flag.BoolVar(&s.webhook.Deduplicates, "deduplicates", false, "webhook: it deduplicates by id")
 	resend := flag.Bool("resend", false, "webhook: what may have arrived is sent again")
 	flag.BoolVar(&s.webhook.Remembers, "remembers", false, "webhook: that it does not know a batch proves something")
 	flag.Parse()
-	s.webhook.AtMostOnce = !*resend && !s.webhook.Recognises
+	s.webhook.AtMostOnce = !*resend && !s.webhook.Deduplicates
 	if err := run(s); err != nil {
 		fmt.Fprintln(os.Stderr, "queueworker:", err)
 		os.Exit(1)

@@ -130,7 +130,7 @@ func (d *demo) instance(i int) mapping {
 		"first_window": first,
 		"checks":       []mapping{{"check": CheckName, "interval": d.checkInterval().String(), "missed": missed}},
 		"sinks": []mapping{{
-			"sink": sinkName, "webhook": mapping{"url": d.world.url + "/alarm", "recognises": true},
+			"sink": sinkName, "webhook": mapping{"url": d.world.url + "/alarm", "deduplicates": true},
 			"first_window": first, "second_window": second, "submit_timeout": submit,
 		}},
 	}

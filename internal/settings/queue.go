@@ -43,16 +43,16 @@ type Queue struct {
 
 // Webhook is a target.WebhookConfig in the file.
 type Webhook struct {
-	Ledger      `yaml:",inline"`
-	SecretFile  string            `yaml:"secret_file" more:"yes" help:"sign each request with the secret in this 'FILE'"`
-	Signature   string            `yaml:"signature" more:"yes" default:"standard" help:"how: standard (Standard Webhooks), or understudy, which covers its own headers too"`
-	Headers     map[string]string `yaml:"headers" secret:"all" help:"more headers"`
-	HeaderFiles map[string]string `yaml:"header_files" help:"secret headers: the file with the value of each"`
-	StatusURL   string            `yaml:"status_url" secret:"url" more:"yes" help:"ask this 'URL' about a message whose outcome is unknown; {id} in it is the message ID"`
-	AtMostOnce  bool              `yaml:"at_most_once" was:"!resend_safe" flag:"at-most-once" flagwas:"never-twice" more:"yes" help:"never send a message again whose outcome is unknown: block its key until an operator decides"`
-	Recognises  bool              `yaml:"recognises" help:"the receiver deduplicates by message ID, however late a message is sent again"`
-	Remembers   bool              `yaml:"remembers" flag:"-" help:"a 404 from the status URL proves that a message never arrived"`
-	_           struct{}          `gone:"compares_terms"`
+	Ledger       `yaml:",inline"`
+	SecretFile   string            `yaml:"secret_file" more:"yes" help:"sign each request with the secret in this 'FILE'"`
+	Signature    string            `yaml:"signature" more:"yes" default:"standard" help:"how: standard (Standard Webhooks), or understudy, which covers its own headers too"`
+	Headers      map[string]string `yaml:"headers" secret:"all" help:"more headers"`
+	HeaderFiles  map[string]string `yaml:"header_files" help:"secret headers: the file with the value of each"`
+	StatusURL    string            `yaml:"status_url" secret:"url" more:"yes" help:"ask this 'URL' about a message whose outcome is unknown; {id} in it is the message ID"`
+	AtMostOnce   bool              `yaml:"at_most_once" was:"!resend_safe" flag:"at-most-once" flagwas:"never-twice" more:"yes" help:"never send a message again whose outcome is unknown: block its key until an operator decides"`
+	Deduplicates bool              `yaml:"deduplicates" was:"recognises" flagwas:"recognises" help:"the receiver deduplicates by message ID, however late a message is sent again"`
+	Remembers    bool              `yaml:"remembers" flag:"-" help:"a 404 from the status URL proves that a message never arrived"`
+	_            struct{}          `gone:"compares_terms"`
 }
 
 // Ledger has what all targets need that are reached over HTTP.
@@ -70,10 +70,10 @@ type Scabbard struct {
 
 // Exec is a program that is run for each message.
 type Exec struct {
-	Command    []string `yaml:"command" help:"the program; it reads the message on standard input"`
-	AtMostOnce bool     `yaml:"at_most_once" was:"!resend_safe" help:"never run it again for a message whose outcome is unknown: block its key until an operator decides"`
-	Recognises bool     `yaml:"recognises" help:"it deduplicates by message ID"`
-	_          struct{} `gone:"compares_terms"`
+	Command      []string `yaml:"command" help:"the program; it reads the message on standard input"`
+	AtMostOnce   bool     `yaml:"at_most_once" was:"!resend_safe" help:"never run it again for a message whose outcome is unknown: block its key until an operator decides"`
+	Deduplicates bool     `yaml:"deduplicates" was:"recognises" help:"it deduplicates by message ID"`
+	_            struct{} `gone:"compares_terms"`
 }
 
 // Front is where clients reach a queue as if it were a ledger.
@@ -206,14 +206,14 @@ func (q *Queue) Target() (dispatch.Target, error) {
 
 func (c *Exec) target() (dispatch.Target, error) {
 	return target.NewExec(target.ExecConfig{
-		Argv: c.Command, AtMostOnce: c.AtMostOnce, Recognises: c.Recognises,
+		Argv: c.Command, AtMostOnce: c.AtMostOnce, Deduplicates: c.Deduplicates,
 	})
 }
 
 func (c *Webhook) target(concurrency int) (dispatch.Target, error) {
 	cfg := target.WebhookConfig{
 		HTTPConfig: c.http(concurrency), StatusURL: c.StatusURL, Signature: target.Signature(c.Signature),
-		AtMostOnce: c.AtMostOnce, Recognises: c.Recognises, Remembers: c.Remembers, Header: http.Header{},
+		AtMostOnce: c.AtMostOnce, Deduplicates: c.Deduplicates, Remembers: c.Remembers, Header: http.Header{},
 	}
 	headers, err := secretHeaders(c.Headers, c.HeaderFiles)
 	if err != nil {

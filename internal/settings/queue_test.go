@@ -19,8 +19,9 @@ func TestTargetsOfTheFile(t *testing.T) {
 		"webhook: {url: 'http://x', resend_safe: true}":                                                  {HasStatus: true, Forgets: true, Resend: true},
 		"webhook: {url: 'http://x', resend_safe: false}":                                                 {HasStatus: true, Forgets: true},
 		"webhook: {url: 'http://x', compares_terms: true}":                                               {HasStatus: true, Forgets: true, Resend: true},
-		"webhook: {url: 'http://x', recognises: true}":                                                   {HasStatus: true, Forgets: true, Resend: true, Deduplicates: true},
-		"exec: {command: [cat], recognises: true}":                                                       {Resend: true, Deduplicates: true},
+		"webhook: {url: 'http://x', deduplicates: true}":                                                 {HasStatus: true, Forgets: true, Resend: true, Deduplicates: true},
+		"exec: {command: [cat], recognises: true}":                                                       {Resend: true, Deduplicates: true}, // the old name
+		"exec: {command: [cat], deduplicates: true}":                                                     {Resend: true, Deduplicates: true},
 		"webhook: {url: 'http://x', status_url: 'http://x/{id}', remembers: true}":                       {HasStatus: true, Resend: true},
 		"exec: {command: [cat]}":                                                                         {Resend: true},
 		"exec: {command: [cat], at_most_once: true, compares_terms: true}":                               {},

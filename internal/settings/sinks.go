@@ -44,19 +44,19 @@ type SinkHTTP struct {
 
 // HookSink is a sink.WebhookConfig in the file.
 type HookSink struct {
-	SinkHTTP    `yaml:",inline"`
-	Service     string            `yaml:"service" help:"send in the format of a service: pagerduty, opsgenie (or Jira Service Management) or ntfy (default: templates, or the alarm as JSON)"`
-	KeyFile     string            `yaml:"key_file" help:"file with PagerDuty's routing key or Opsgenie's API key"`
-	Method      string            `yaml:"method" default:"POST" help:"POST, PUT or PATCH"`
-	Headers     map[string]string `yaml:"headers" secret:"all" help:"more headers"`
-	HeaderFiles map[string]string `yaml:"header_files" help:"secret headers: the file with the value of each"`
-	SecretFile  string            `yaml:"secret_file" help:"file with the secret that signs each request"`
-	Signature   string            `yaml:"signature" default:"standard" help:"how: standard (Standard Webhooks), or understudy, which covers its own headers too"`
-	Recognises  bool              `yaml:"recognises" help:"the receiver deduplicates by Idempotency-Key"`
-	Body        string            `yaml:"body" help:"template of the body (default: the alarm as JSON)"`
-	Onset       *string           `yaml:"onset" help:"template for an ONSET, instead of body"`
-	Abated      *string           `yaml:"abated" help:"template for an ABATED, instead of body; empty: send nothing"`
-	ContentType string            `yaml:"content_type" help:"content type of the templates (default: application/json)"`
+	SinkHTTP     `yaml:",inline"`
+	Service      string            `yaml:"service" help:"send in the format of a service: pagerduty, opsgenie (or Jira Service Management) or ntfy (default: templates, or the alarm as JSON)"`
+	KeyFile      string            `yaml:"key_file" help:"file with PagerDuty's routing key or Opsgenie's API key"`
+	Method       string            `yaml:"method" default:"POST" help:"POST, PUT or PATCH"`
+	Headers      map[string]string `yaml:"headers" secret:"all" help:"more headers"`
+	HeaderFiles  map[string]string `yaml:"header_files" help:"secret headers: the file with the value of each"`
+	SecretFile   string            `yaml:"secret_file" help:"file with the secret that signs each request"`
+	Signature    string            `yaml:"signature" default:"standard" help:"how: standard (Standard Webhooks), or understudy, which covers its own headers too"`
+	Deduplicates bool              `yaml:"deduplicates" was:"recognises" help:"the receiver deduplicates by Idempotency-Key"`
+	Body         string            `yaml:"body" help:"template of the body (default: the alarm as JSON)"`
+	Onset        *string           `yaml:"onset" help:"template for an ONSET, instead of body"`
+	Abated       *string           `yaml:"abated" help:"template for an ABATED, instead of body; empty: send nothing"`
+	ContentType  string            `yaml:"content_type" help:"content type of the templates (default: application/json)"`
 }
 
 // SlackSink is a sink.SlackConfig in the file.
@@ -192,7 +192,7 @@ func (c *SinkHTTP) url() (sink.Secret, error) {
 
 func (c *HookSink) sink(concurrency int) (*sink.WebhookConfig, error) {
 	out := &sink.WebhookConfig{
-		HTTP: c.http(concurrency), Service: c.Service, Method: c.Method, Signature: target.Signature(c.Signature), Header: map[string]sink.Secret{}, Recognises: c.Recognises,
+		HTTP: c.http(concurrency), Service: c.Service, Method: c.Method, Signature: target.Signature(c.Signature), Header: map[string]sink.Secret{}, Deduplicates: c.Deduplicates,
 		Body: c.Body, Onset: c.Onset, Abated: c.Abated, ContentType: c.ContentType,
 	}
 	var err error

@@ -64,9 +64,9 @@ type WebhookConfig struct {
 	Secret Secret
 	// Signature is how; see [target.Signature].
 	Signature target.Signature
-	// Recognises declares that the receiver recognises the Idempotency-Key of what
+	// Deduplicates declares that the receiver deduplicates by the Idempotency-Key of what
 	// it has, however late it comes again.
-	Recognises bool
+	Deduplicates bool
 
 	// Body is a text/template for the body, over [Data]. Default: the
 	// monitor.AlarmMessage as JSON.

@@ -27,13 +27,13 @@ func TestD05DeliveredInTheEnd(t *testing.T) {
 	faults := []targettest.Fault{
 		{}, {Status: 500}, {Cut: true, After: true}, {Status: 429}, {Half: true, After: true}, {Status: 404}, {Cut: true}, {Status: 503, After: true},
 	}
-	at := &targettest.Sink{Recognises: true, Fault: func(targettest.Request) targettest.Fault {
+	at := &targettest.Sink{Deduplicates: true, Fault: func(targettest.Request) targettest.Fault {
 		mu.Lock()
 		defer mu.Unlock()
 		requests++
 		return faults[requests%len(faults)]
 	}}
-	s := hook(t, sink.WebhookConfig{URL: sink.Secret(serve(t, at.ServeHTTP)), Recognises: true})
+	s := hook(t, sink.WebhookConfig{URL: sink.Secret(serve(t, at.ServeHTTP)), Deduplicates: true})
 	store := queues.NewMemory(memory.New(nil), nil)
 	queue := monitor.SinkQueue("pager")
 	if err := store.QueueAdmin().CreateQueue(t.Context(), queue); err != nil {

@@ -41,7 +41,7 @@ func (c *WebhookConfig) validate() error {
 
 func (c *WebhookConfig) target() target.WebhookConfig {
 	t := c.HTTP.target(c.URL)
-	t.Method, t.Secret, t.Signature, t.Recognises = c.Method, []byte(c.Secret), c.Signature, c.Recognises
+	t.Method, t.Secret, t.Signature, t.Deduplicates = c.Method, []byte(c.Secret), c.Signature, c.Deduplicates
 	t.Header = http.Header{}
 	for name, value := range c.Header {
 		t.Header[name] = []string{string(value)}

@@ -30,7 +30,7 @@ func hook(t *testing.T, c sink.WebhookConfig) dispatch.Target {
 // TestWebhookAsItIs: without a template the message goes out to the byte, signed, and with
 // an id by which its receiver recognises it.
 func TestWebhookAsItIs(t *testing.T) {
-	at := &targettest.Sink{Recognises: true, Check: func(r *http.Request, body []byte) error {
+	at := &targettest.Sink{Deduplicates: true, Check: func(r *http.Request, body []byte) error {
 		if r.Method != http.MethodPut || r.Header.Get("Content-Type") != "application/json" || r.Header.Get("X-Team") != "edge" {
 			return errors.New("not the request that was configured")
 		}
@@ -44,7 +44,7 @@ func TestWebhookAsItIs(t *testing.T) {
 		return target.Verify([]byte("s3cret"), r.Header, body, time.Now(), time.Minute)
 	}}
 	s := hook(t, sink.WebhookConfig{
-		URL: sink.Secret(serve(t, at.ServeHTTP)), Method: http.MethodPut, Secret: "s3cret", Recognises: true,
+		URL: sink.Secret(serve(t, at.ServeHTTP)), Method: http.MethodPut, Secret: "s3cret", Deduplicates: true,
 		Header: map[string]sink.Secret{"x-team": "edge"},
 	})
 	if got := s.Semantics(); !got.Resend || !got.Deduplicates || got.HasStatus {

@@ -34,8 +34,8 @@ type Request struct {
 
 // Sink takes webhooks and remembers them all. Set its fields before its first request.
 type Sink struct {
-	// Recognises: a batch id that was carried out is not carried out again.
-	Recognises bool
+	// Deduplicates: a batch id that was carried out is not carried out again.
+	Deduplicates bool
 	// Compares: what comes under an older term than seen for its key is refused.
 	Compares bool
 	// Fault for a request; nil for none. It is called with Effect not set.
@@ -131,7 +131,7 @@ func (s *Sink) take(req Request, struck bool) Request {
 	req.N = len(s.requests) + 1
 	if !struck {
 		req.Stale = s.Compares && req.Term < s.newest[req.Key]
-		req.Known = s.Recognises && s.done[req.ID] > 0
+		req.Known = s.Deduplicates && s.done[req.ID] > 0
 		req.Effect = !req.Stale && !req.Known
 		s.newest[req.Key] = max(s.newest[req.Key], req.Term)
 	}

@@ -24,9 +24,9 @@ func TestSinkJudges(t *testing.T) {
 	}{
 		"in order": {&targettest.Sink{}, []step{{"a", 1, 5, dispatch.Done}, {"b", 2, 5, dispatch.Done}, {"d", 9, 6, dispatch.Done}}, ""},
 		"twice":    {&targettest.Sink{}, []step{{"a", 1, 5, dispatch.Done}, {"a", 1, 6, dispatch.Done}}, "carried out 2 times"},
-		"twice, to one that recognises": {&targettest.Sink{Recognises: true},
+		"twice, to one that recognises": {&targettest.Sink{Deduplicates: true},
 			[]step{{"a", 1, 5, dispatch.Done}, {"b", 2, 6, dispatch.Done}, {"a", 1, 5, dispatch.Done}}, ""},
-		"overtaken": {&targettest.Sink{Recognises: true}, []step{{"b", 2, 6, dispatch.Done}, {"a", 1, 5, dispatch.Done}}, "carried out after 2"},
+		"overtaken": {&targettest.Sink{Deduplicates: true}, []step{{"b", 2, 6, dispatch.Done}, {"a", 1, 5, dispatch.Done}}, "carried out after 2"},
 		"overtaken, at one that compares": {&targettest.Sink{Compares: true},
 			[]step{{"b", 2, 6, dispatch.Done}, {"a", 1, 5, dispatch.Busy}, {"c", 3, 6, dispatch.Done}}, ""},
 	} {
