@@ -94,7 +94,7 @@ func deliver(ctx context.Context, o queueOptions, stop <-chan struct{}, started 
 	}
 	hook := target.WebhookConfig{HTTPConfig: target.HTTPConfig{URL: o.Target, Concurrency: o.Concurrency}, Deduplicates: true}
 	if o.Asked != "" {
-		hook.Deduplicates, hook.Remembers, hook.StatusURL = false, true, o.Asked
+		hook.Deduplicates, hook.NotFoundIsFinal, hook.StatusURL = false, true, o.Asked
 	}
 	to, err := target.NewWebhook(hook)
 	if err != nil {

@@ -97,7 +97,7 @@ func (t *QueueTarget) options() []string {
 	}
 	out := []string{"-url", t.url, fmt.Sprintf("-deduplicates=%t", t.Semantics.Deduplicates), fmt.Sprintf("-resend=%t", t.Semantics.Resend)}
 	if t.Semantics.HasStatus {
-		out = append(out, "-status", t.url+"/status?id={id}", fmt.Sprintf("-remembers=%t", !t.Semantics.Forgets))
+		out = append(out, "-status", t.url+"/status?id={id}", fmt.Sprintf("-not-found-is-final=%t", !t.Semantics.Forgets))
 	}
 	return out
 }

@@ -216,7 +216,7 @@ func (c Check) Validate() error {
 		{"interval", c.Interval}, {"grace", c.Grace}, {"the limit (interval × missed + grace)", c.FixedLimit()},
 		{"max run", c.MaxRun}, {"retire after", c.RetireAfter},
 		{"flap window", c.FlapWindow}, {"steady", c.Steady}, {"group wait", c.GroupWait},
-		{"maintenance for", c.MaintenanceFor}, {"remind", c.Remind},
+		{"maintenance for", c.MaintenanceFor}, {"repeat interval", c.Remind},
 	} {
 		if f.d < 0 || f.d > MaxInterval {
 			return wrong("%s is %v; use 0 to %v", f.name, f.d, MaxInterval)

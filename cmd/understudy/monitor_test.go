@@ -80,7 +80,7 @@ func TestMonitorConfigRefuses(t *testing.T) {
 		"a sink's long name":       {"monitor: {sinks: [{sink: aaaaaaaaaabbbbbbbbbbcccccccccc, log: {}}]}", "at most 25"},
 		"a sink's wrong template":  {"monitor: {sinks: [{sink: a, webhook: {url: 'http://x', body: '{{.Nothing}}'}}]}", "sink a"},
 		"a sink's secret":          {"monitor: {sinks: [{sink: a, webhook: {url: 'http://x', secret_file: " + empty + "}}]}", "is empty"},
-		"a sink's unsafe windows":  {"monitor: {keep: true, sinks: [{sink: a, log: {}, submit_timeout: 1m}]}", "unsafe timing"},
+		"a sink's unsafe windows":  {"monitor: {keep_others: true, sinks: [{sink: a, log: {}, submit_timeout: 1m}]}", "unsafe timing"},
 		"a sink of other compat":   {"monitor: {sinks: [{sink: a, message_router: {url: 'http://x/events/T', compat: foo}}]}", "use onap"},
 		"a router's name":          {"monitor: {routers: [{url: 'http://x/events/T'}]}", "router"},
 		"a router twice":           {"monitor: {routers: [{router: a, url: 'http://x/events/T', group: g}, {router: a, url: 'http://x/events/T', group: g}]}", "appears twice"},

@@ -120,11 +120,11 @@ func (a *app) monitorConfigApplyCommand() *cobra.Command {
 		Use:   "apply FILE",
 		Short: "Apply a configuration, whole or not at all",
 		Long: `Apply a configuration while the instances run. Checks that are not in it are removed with their
-sources, and their alarms end, unless --keep is given. ` + documentForms + `
+sources, and their alarms end, unless --keep-others is given. ` + documentForms + `
 
 Instances that fetch a configuration apply theirs again at their next poll.`,
 		Example: `  understudy monitor config apply checks.yaml
-  understudy monitor config apply --keep more.yaml`,
+  understudy monitor config apply --keep-others more.yaml`,
 		Args: exactly("FILE"),
 		RunE: func(c *cobra.Command, args []string) error {
 			doc, err := a.readDocument(c, args[0], "")
@@ -142,7 +142,8 @@ Instances that fetch a configuration apply theirs again at their next poll.`,
 			})
 		},
 	}
-	c.Flags().BoolVar(&keep, "keep", false, "leave checks that are not in the file as they are")
+	c.Flags().BoolVar(&keep, "keep-others", false, "leave checks that are not in the file as they are")
+	strictyaml.Renamed(c.Flags(), "keep", "keep-others")
 	return c
 }
 

@@ -49,7 +49,7 @@ a store, its checks, sources and sinks. If one dies, the others take over its so
 
 --check NAME,KEY=VALUE… says what is expected: interval=5s and missed=3, or schedule="30 2 * * *"; more
 keys are grace, max_run, retire_after, max_learned, severity, flaps, flap_window, steady, group_by, group_wait,
-group_min, depends_on, depends_label, maintenance, maintenance_for, remind, fixed, sender_clock, any_domain, paused, tag, label.NAME,
+group_min, depends_on, depends_label, maintenance, maintenance_for, repeat_interval, fixed, sender_clock, any_domain, paused, tag, label.NAME,
 and control_loop.KEY. It adds or changes a check, and
 leaves the others in the store as they are. The flags are a short way in: whatever they cannot say goes into a file for
 "understudy serve -c FILE", which --as-file makes of them. --config applies a whole configuration, and reads it again every --poll: one instance

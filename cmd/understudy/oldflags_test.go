@@ -11,12 +11,16 @@ func TestOldFlags(t *testing.T) {
 	for _, c := range []struct{ command, given, now, value string }{
 		{"queue run", "--never-twice", "at-most-once", "true"},
 		{"queue run", "--recognises", "deduplicates", "true"},
+		{"queue run", "--also=http://a", "other-services", "[http://a]"},
 		{"queue add", "--make", "create", "true"},
 		{"cache serve", "--source-cmd=a {key}", "origin-cmd", "a {key}"},
 		{"cache serve", "--source-url=http://a/{key}", "origin-url", "http://a/{key}"},
 		{"cache serve", "--source-header=A: b", "origin-header", "[A: b]"},
 		{"cache serve", "--source-token-file=a", "origin-token-file", "a"},
 		{"cache serve", "--source-ca-file=a", "origin-ca-file", "a"},
+		{"monitor config apply", "--keep", "keep-others", "true"},
+		{"shard failover", "--lose=3", "max-loss", "3"},
+		{"shard proxy", "--hold=3s", "wait", "3s"},
 	} {
 		command, _, err := (&app{stdout: io.Discard, stderr: io.Discard}).root().Find(strings.Fields(c.command))
 		if err != nil {

@@ -28,7 +28,7 @@ type queueRunFlags struct {
 	frontFlags                  settings.Front
 	name                        string
 	webhook, sawtooth, scabbard string
-	also                        []string
+	otherServices               []string
 	exec                        bool
 }
 
@@ -110,10 +110,11 @@ func (f *queueRunFlags) register(c *cobra.Command) {
 	fs.BoolVar(&f.exec, "exec", false, "run the program after -- for each message, with its payload on standard input")
 	fs.StringVar(&f.sawtooth, "sawtooth", "", "submit to the REST API of a Sawtooth validator at this `URL`")
 	fs.StringVar(&f.scabbard, "scabbard", "", "submit to the scabbard services of a Splinter node at this `URL`; keys are CIRCUIT::SERVICE")
-	fs.StringSliceVar(&f.also, "also", nil, "with --scabbard: other services of the circuits (`URL` is https://HOST/scabbard/CIRCUIT/SERVICE), asked for what their own service does not know or decide")
+	fs.StringSliceVar(&f.otherServices, "other-services", nil, "with --scabbard: other services of the circuits (`URL` is https://HOST/scabbard/CIRCUIT/SERVICE), asked for what their own service does not know or decide")
 	fs.StringVar(&f.frontFlags.Listen, "front", "", "answer on this `ADDRESS` as a ledger would: what is submitted there goes into the queue")
 	strictyaml.MarkKey(fs, "name", new(settings.Server), "name")
-	strictyaml.More(fs, "sawtooth", "scabbard", "also", "front")
+	strictyaml.Renamed(fs, "also", "other-services")
+	strictyaml.More(fs, "sawtooth", "scabbard", "other-services", "front")
 	strictyaml.Bind(fs, &f.Queue)
 	strictyaml.Bind(fs, &f.hook)
 	strictyaml.Bind(fs, &f.frontFlags)
@@ -147,7 +148,7 @@ func (f *queueRunFlags) complete(args []string) error {
 	}
 	f.Sawtooth = at(f.sawtooth)
 	if node := at(f.scabbard); node != nil {
-		f.Scabbard = &settings.Scabbard{Ledger: *node, Also: f.also}
+		f.Scabbard = &settings.Scabbard{Ledger: *node, OtherServices: f.otherServices}
 	}
 	if f.webhook != "" {
 		h.URL, f.Webhook = f.webhook, h

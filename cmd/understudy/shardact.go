@@ -13,6 +13,7 @@ import (
 	"github.com/understudy-ha/understudy/api/client"
 	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/internal/shardagent"
+	"github.com/understudy-ha/understudy/internal/strictyaml"
 	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/internal/usererr"
 	"github.com/understudy-ha/understudy/shard"
@@ -138,7 +139,7 @@ Each step is printed as it ends. Exit 1, with the reason, if it was refused or r
 func (a *app) shardFailoverCommand() *cobra.Command {
 	var f planFlags
 	var force bool
-	var lose int64
+	var maxLoss int64
 	c := &cobra.Command{
 		Use:   "failover SHARD",
 		Short: "Replace a primary that is lost, or with --force one that may not be",
@@ -146,22 +147,22 @@ func (a *app) shardFailoverCommand() *cobra.Command {
 failed over too often recently. To replace a healthy primary, use "shard switchover".
 
 With --force, also replace a primary that may not be lost, or promote a replica that lacks data: what it lacks is lost.
-Without --lose it only prints what that would be by the nodes' latest reports, and with which number to go on. Writes
+Without --max-loss it only prints what that would be by the nodes' latest reports, and with which number to go on. Writes
 that the old primary accepts until it is closed are lost on top of that: first make sure that it is dead, or cut off
 from its clients.`,
 		Example: `  understudy shard failover orders
   understudy shard failover orders --to 10.0.0.2:6379 --force
-  understudy shard failover orders --to 10.0.0.2:6379 --force --lose 4096`,
+  understudy shard failover orders --to 10.0.0.2:6379 --force --max-loss 4096`,
 		Args: startingWith(shard.ValidateName, "SHARD"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := f.check(); err != nil {
 				return err
 			}
-			if c.Flags().Changed("lose") && (!force || lose < 0) {
-				return usererr.Errorf("--lose belongs to --force, and is 0 or more")
+			if c.Flags().Changed("max-loss") && (!force || maxLoss < 0) {
+				return usererr.Errorf("--max-loss belongs to --force, and is 0 or more")
 			}
 			if force {
-				if err := a.checkLoss(c.Context(), args[0], f.to, lose); err != nil {
+				if err := a.checkLoss(c.Context(), args[0], f.to, maxLoss); err != nil {
 					return err
 				}
 			}
@@ -171,8 +172,9 @@ from its clients.`,
 		},
 	}
 	f.register(c)
-	c.Flags().BoolVar(&force, "force", false, "even if that loses writes: prints what would be lost, unless --lose allows it")
-	c.Flags().Int64Var(&lose, "lose", -1, "with --force: go on if at most `N` transactions (bytes, on Redis) would be lost by the latest reports")
+	c.Flags().BoolVar(&force, "force", false, "even if that loses writes: prints what would be lost, unless --max-loss allows it")
+	c.Flags().Int64Var(&maxLoss, "max-loss", -1, "with --force: go on if at most `N` transactions (bytes, on Redis) would be lost by the latest reports")
+	strictyaml.Renamed(c.Flags(), "lose", "max-loss")
 	return c
 }
 

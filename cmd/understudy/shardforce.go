@@ -80,5 +80,5 @@ func (f forcedLoss) text(s apitype.Shard, to string) string {
 	if to != "" {
 		to = " --to " + to
 	}
-	return text + fmt.Sprintf("what is written to any other node until that follows. To go on: understudy shard failover %s%s --force --lose %d", s.Name, to, f.lost)
+	return text + fmt.Sprintf("what is written to any other node until that follows. To go on: understudy shard failover %s%s --force --max-loss %d", s.Name, to, f.lost)
 }

@@ -32,10 +32,10 @@ func TestForcedLossIsNamed(t *testing.T) {
 		node("j", 130, nil), // has diverged, as the server knows
 	}}
 	for to, want := range map[string]string{
-		"":     "go on with b:1 (bbbb0) with 7 keys at transaction 100, and destroy the last 60 of a:1 (aaaa0) with 12 keys at transaction 160, and what is written to any other node until that follows. To go on: understudy shard failover orders --force --lose 60",
+		"":     "go on with b:1 (bbbb0) with 7 keys at transaction 100, and destroy the last 60 of a:1 (aaaa0) with 12 keys at transaction 160, and what is written to any other node until that follows. To go on: understudy shard failover orders --force --max-loss 60",
 		"c:1":  "destroy the last 70 of a:1",
-		"cccc": "failover orders --to cccc --force --lose 70",
-		"e:1":  "failover orders --to e:1 --force --lose 5",
+		"cccc": "failover orders --to cccc --force --max-loss 70",
+		"e:1":  "failover orders --to e:1 --force --max-loss 5",
 		"h:1":  "go on with h:1 (hhhh0) with 38 keys at transaction 500, and destroy the last 160 of a:1",
 		"a:1":  "go on with a:1 (aaaa0) with 12 keys at transaction 160, and destroy what is written to any other node until that follows",
 	} {
@@ -67,7 +67,7 @@ func TestForcedLossIsNamed(t *testing.T) {
 	}
 	for to, want := range map[string]int64{"": 0, "a:1": 97, "b:1": 10} {
 		if f, ok, err := forcedLossOf(s, to); !ok || err != nil || f.lost != want {
-			t.Errorf("--to %q of a primary that came back: --lose %d, not %d", to, f.lost, want)
+			t.Errorf("--to %q of a primary that came back: --max-loss %d, not %d", to, f.lost, want)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/understudy-ha/understudy/internal/instance"
 	"github.com/understudy-ha/understudy/internal/sdnotify"
 	"github.com/understudy-ha/understudy/internal/startlistener"
+	"github.com/understudy-ha/understudy/internal/strictyaml"
 	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/shard"
 	"github.com/understudy-ha/understudy/shard/catalog"
@@ -27,7 +28,7 @@ func (a *app) shardProxyCommand() *cobra.Command {
 		Use:   "proxy SHARD --listen HOST:PORT",
 		Short: "Listen on an address, and forward every connection to the primary",
 		Long: `Listen on an address, and forward every connection to the primary of the shard. When it changes, connections to
-the deposed one are closed, so that clients connect again. While there is none, new clients wait up to --hold.
+the deposed one are closed, so that clients connect again. While there is none, new clients wait up to --wait.
 While the store is down, they go to the primary that was known last.
 
 Run it beside each client: a proxy on the client's own host adds no other host that can fail. SIGINT, SIGTERM and SIGHUP
@@ -52,7 +53,8 @@ stop it; connections may go on for --drain.`,
 	c.Flags().StringVar(&addr, "listen", "", "listen on this `ADDRESS`, HOST:PORT")
 	c.Flags().BoolVar(&replicas, "replicas", false, "forward to the replicas, in turn, instead of to the primary")
 	c.Flags().IntVar(&cfg.MaxConns, "max-conns", 1000, "let at most this many clients in at once")
-	c.Flags().DurationVar(&cfg.Wait, "hold", 10*time.Second, "a client waits this long while no node is reachable")
+	c.Flags().DurationVar(&cfg.Wait, "wait", 10*time.Second, "a client waits this long while no node is reachable")
+	strictyaml.Renamed(c.Flags(), "hold", "wait")
 	c.Flags().DurationVar(&cfg.DialTimeout, "dial-timeout", 2*time.Second, "connecting to a node may take this long")
 	c.Flags().DurationVar(&cfg.Drain, "drain", 0, "connections may go on for this long when the proxy is stopped")
 	return c

@@ -53,11 +53,11 @@ func (s *silence) isGone(now time.Time, searched bool) bool {
 	return now.Sub(s.since) >= goneAfter
 }
 
-// parseAlso reads the address of a service: URL/scabbard/CIRCUIT/SERVICE.
-func parseAlso(address string) (otherService, error) {
-	const form = "%w: also: %.100q is not the address of a service: https://HOST/scabbard/CIRCUIT/SERVICE"
+// parseOtherService reads the address of a service: URL/scabbard/CIRCUIT/SERVICE.
+func parseOtherService(address string) (otherService, error) {
+	const form = "%w: other services: %.100q is not the address of a service: https://HOST/scabbard/CIRCUIT/SERVICE"
 	if err := (HTTPConfig{URL: address}).Validate(); err != nil {
-		return otherService{}, fmt.Errorf("also: %w", err)
+		return otherService{}, fmt.Errorf("other services: %w", err)
 	}
 	u, err := url.Parse(address)
 	if err != nil {

@@ -32,7 +32,7 @@ func TestScabbardEvidence(t *testing.T) {
 	}
 	connect := func(also ...string) *target.Scabbard {
 		t.Helper()
-		s, err := target.NewScabbard(target.ScabbardConfig{HTTPConfig: target.HTTPConfig{URL: url, TokenFile: token}, Also: also})
+		s, err := target.NewScabbard(target.ScabbardConfig{HTTPConfig: target.HTTPConfig{URL: url, TokenFile: token}, OtherServices: also})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,9 +82,9 @@ func TestScabbardEvidence(t *testing.T) {
 	ask(s, good, dispatch.Resolve, dispatch.Done, "the receipts of its transactions are at "+url)
 
 	for _, wrong := range []string{"", "ftp://x/scabbard/abcde-12345/gsBB", "http://x/abcde-12345/gsBB", "http://x/scabbard/abcde-12345", "http://x/scabbard/abcde/gsBB", "http://u:p@x/scabbard/abcde-12345/gsBB"} {
-		_, err := target.NewScabbard(target.ScabbardConfig{HTTPConfig: target.HTTPConfig{URL: url}, Also: []string{wrong}})
+		_, err := target.NewScabbard(target.ScabbardConfig{HTTPConfig: target.HTTPConfig{URL: url}, OtherServices: []string{wrong}})
 		if !errors.Is(err, lease.ErrInvalid) || strings.Contains(err.Error(), "u:p") {
-			t.Errorf("also %q: %v", wrong, err)
+			t.Errorf("other service %q: %v", wrong, err)
 		}
 	}
 }

@@ -18,9 +18,9 @@ import (
 // /scabbard is found; its token is sent whole ("Cylinder:…", "Biome:…").
 type ScabbardConfig struct {
 	HTTPConfig
-	// Also are other services of the circuits, by their addresses: https://HOST/scabbard/CIRCUIT/SERVICE. They are asked
+	// OtherServices are other services of the circuits, by their addresses: https://HOST/scabbard/CIRCUIT/SERVICE. They are asked
 	// for a batch that its own service does not know, or does not decide, with the same token.
-	Also []string
+	OtherServices []string
 }
 
 // Scabbard submits batches to the scabbard services of a Splinter node. The key
@@ -48,8 +48,8 @@ func NewScabbard(c ScabbardConfig) (*Scabbard, error) {
 		return nil, err
 	}
 	s := &Scabbard{client: cl, searching: make(chan struct{}, searchesAtOnce)}
-	for _, address := range c.Also {
-		other, err := parseAlso(address)
+	for _, address := range c.OtherServices {
+		other, err := parseOtherService(address)
 		if err != nil {
 			return nil, err
 		}

@@ -44,9 +44,9 @@ type WebhookConfig struct {
 	// Deduplicates declares that the receiver deduplicates by the Idempotency-Key of what
 	// it has done, however late it comes again.
 	Deduplicates bool
-	// Remembers declares that a 404 of the status URL proves that the message did
+	// NotFoundIsFinal declares that a 404 of the status URL proves that the message did
 	// not arrive.
-	Remembers bool
+	NotFoundIsFinal bool
 }
 
 // Validate returns an error that wraps [lease.ErrInvalid].
@@ -82,7 +82,7 @@ func (c WebhookConfig) Validate() error {
 	if err := checkOnce(c.AtMostOnce, c.Deduplicates); err != nil {
 		return err
 	}
-	if c.Remembers && c.StatusURL == "" {
+	if c.NotFoundIsFinal && c.StatusURL == "" {
 		return fmt.Errorf("%w: a receiver without a status URL cannot prove that a message did not arrive", lease.ErrInvalid)
 	}
 	own := func(name string) bool {
@@ -137,7 +137,7 @@ func (w *Webhook) Name() string { return "webhook " + w.client.place() }
 func (w *Webhook) Semantics() dispatch.Semantics {
 	return dispatch.Semantics{
 		Resend: !w.cfg.AtMostOnce, Deduplicates: w.cfg.Deduplicates,
-		HasStatus: !w.cfg.Final, StatusLimit: 1, Forgets: !w.cfg.Remembers,
+		HasStatus: !w.cfg.Final, StatusLimit: 1, Forgets: !w.cfg.NotFoundIsFinal,
 	}
 }
 

@@ -423,7 +423,7 @@ func TestWebhookLater(t *testing.T) {
 func TestWebhookLinkForgotten(t *testing.T) {
 	answers := map[string]int{"/jobs/gone": 404, "/status/known": 204, "/jobs/invalid": 410, "/status/": 404}
 	at := serve(t, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(answers[r.URL.Path]) })
-	hook := webhook(t, target.WebhookConfig{HTTPConfig: target.HTTPConfig{URL: at}, StatusURL: at + "/status/{id}", Remembers: true})
+	hook := webhook(t, target.WebhookConfig{HTTPConfig: target.HTTPConfig{URL: at}, StatusURL: at + "/status/{id}", NotFoundIsFinal: true})
 	for _, c := range []struct {
 		id, link string
 		want     dispatch.Outcome
@@ -485,7 +485,7 @@ func TestWebhookAskTable(t *testing.T) {
 			w.WriteHeader(c.status)
 			_, _ = io.WriteString(w, c.body)
 		})
-		hook := webhook(t, target.WebhookConfig{HTTPConfig: target.HTTPConfig{URL: "http://127.0.0.1:9"}, StatusURL: at + "/?of={id}", Remembers: true})
+		hook := webhook(t, target.WebhookConfig{HTTPConfig: target.HTTPConfig{URL: "http://127.0.0.1:9"}, StatusURL: at + "/?of={id}", NotFoundIsFinal: true})
 		got := hook.Status(deadline(t, time.Minute), []dispatch.Assignment{assignment("k", "a/b&c ü", "")})
 		if got[0].Outcome != c.want {
 			t.Errorf("%d %s %s: got %+v, want %s", c.status, c.kind, c.body, got[0], c.want)
@@ -505,7 +505,7 @@ func TestWebhookConfig(t *testing.T) {
 		"a password":             func(c *target.WebhookConfig) { c.URL = "http://u:hidden@host/" },
 		"a password, broken":     func(c *target.WebhookConfig) { c.URL = "http://u:hidden@ho st/%" },
 		"no id in the status":    func(c *target.WebhookConfig) { c.StatusURL = "http://host/" },
-		"remembers what":         func(c *target.WebhookConfig) { c.Remembers = true },
+		"remembers what":         func(c *target.WebhookConfig) { c.NotFoundIsFinal = true },
 		"a header of ours":       func(c *target.WebhookConfig) { c.Header = http.Header{"understudy-term": {"1"}} },
 		"the id":                 func(c *target.WebhookConfig) { c.Header = http.Header{"idempotency-key": {"1"}} },
 		"no certificates":        func(c *target.WebhookConfig) { c.CAFile = "/dev/null" },
@@ -531,7 +531,7 @@ func TestWebhookConfig(t *testing.T) {
 		t.Error(diff)
 	}
 	best := webhook(t, target.WebhookConfig{
-		HTTPConfig: target.HTTPConfig{URL: "http://h/"}, StatusURL: "http://h/{id}", Deduplicates: true, Remembers: true,
+		HTTPConfig: target.HTTPConfig{URL: "http://h/"}, StatusURL: "http://h/{id}", Deduplicates: true, NotFoundIsFinal: true,
 	})
 	want = dispatch.Semantics{Resend: true, Deduplicates: true, HasStatus: true, StatusLimit: 1}
 	if diff := cmp.Diff(want, best.Semantics()); diff != "" {

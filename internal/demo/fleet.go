@@ -122,7 +122,7 @@ func (d *demo) instance(i int) mapping {
 	out["queues"] = []mapping{{
 		"queue": queueName, "first_window": first, "second_window": second, "submit_timeout": submit,
 		"webhook": mapping{
-			"url": d.world.url + "/deliver", "status_url": d.world.url + "/status/{id}", "remembers": true,
+			"url": d.world.url + "/deliver", "status_url": d.world.url + "/status/{id}", "not_found_is_final": true,
 			"headers": mapping{byHeader: name},
 		},
 	}}

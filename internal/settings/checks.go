@@ -20,7 +20,7 @@ import (
 type Monitored struct {
 	Checks   []Check    `yaml:"checks" was:"events" help:"what is expected of the sources of each check"`
 	Declared []Declared `yaml:"declared" help:"sources that are known before their first heartbeat"`
-	Keep     bool       `yaml:"keep" help:"add to the checks in the store, and remove none"`
+	Keep     bool       `yaml:"keep_others" was:"keep" help:"add to the checks in the store, and remove none"`
 }
 
 // Check is a monitor.Check in a file.
@@ -46,7 +46,7 @@ type Check struct {
 	DependsLabel   string            `yaml:"depends_label" help:"… or the source that this label names"`
 	Maintenance    string            `yaml:"maintenance" help:"raise no alarms from these times on, as in crontab(5) …"`
 	MaintenanceFor time.Duration     `yaml:"maintenance_for" help:"… for this long"`
-	Remind         time.Duration     `yaml:"remind" help:"notify the sinks of an open alarm again this often, until someone acknowledges it"`
+	Remind         time.Duration     `yaml:"repeat_interval" was:"remind" help:"notify the sinks of an open alarm again this often, until someone acknowledges it"`
 	Severity       string            `yaml:"severity" help:"severity, for the receivers of alarms"`
 	Tags           []string          `yaml:"tags" help:"tags, for the receivers of alarms"`
 	Labels         map[string]string `yaml:"labels" help:"labels of the check's sources"`
@@ -248,6 +248,10 @@ func isKey(keys map[string]strictyaml.Key, word string) bool {
 	if strings.HasPrefix(word, "label.") || strings.HasPrefix(word, "control_loop.") || word == "tag" {
 		return true
 	}
-	_, ok := keys[word]
-	return ok
+	for name, k := range keys {
+		if word == name || word == k.Was {
+			return true
+		}
+	}
+	return false
 }

@@ -262,6 +262,35 @@ func TestOldNames(t *testing.T) {
 	}
 }
 
+// Keys of queues and of the monitor that were renamed later.
+func TestOldKeys(t *testing.T) {
+	text := func(also, lasts, remind, keep string) string {
+		return "queues: [{queue: a, scabbard: {url: 'http://x', " + also + ": ['http://x/scabbard/abcde-12345/gsBB']}}]\n" +
+			"monitor:\n  " + keep + ": true\n  checks: [{check: a, interval: 5s, " + remind + ": 4h}]\n" +
+			"  sinks: [{sink: a, alertmanager: {urls: ['http://x'], " + lasts + ": 1h}}, {sink: b, webhook: {url: 'http://x', deduplicates: true}}]\n"
+	}
+	want, err := Read(writeFile(t, text("other_services", "max_alert_age", "repeat_interval", "keep_others")))
+	if err != nil || len(want.Warnings()) != 0 {
+		t.Fatal(err, want.Warnings())
+	}
+	got, err := Read(writeFile(t, strings.Replace(text("also", "lasts", "remind", "keep"), "deduplicates", "recognises", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Warnings()) != 5 {
+		t.Errorf("%q", got.Warnings())
+	}
+	if diff := Changed(want, got); len(diff) > 0 {
+		t.Errorf("%v differ", diff)
+	}
+	if c, err := ReadWith("", []string{"UNDERSTUDY_MONITOR_KEEP=true"}, func(*Server) {}); err != nil || !c.Monitor.Keep || len(c.Warnings()) != 1 {
+		t.Errorf("the variable: %v, %+v", err, c)
+	}
+	if c, err := ParseCheck("a,schedule=30 2 * * *,remind=4h"); err != nil || c.Remind != 4*time.Hour {
+		t.Errorf("--check: %v, %+v", err, c)
+	}
+}
+
 // A key that had an effect once is read past, with one warning, whatever its value.
 func TestGoneKeys(t *testing.T) {
 	c, err := Read(writeFile(t, "cache: {join: maybe, url: 'tcp://127.0.0.1:1', api: 'tcp://127.0.0.1:2'}\nqueues:\n- {queue: a, webhook: {url: 'http://x', compares_terms: true}}\n- {queue: b, webhook: {compares_terms: false, url: 'http://y'}}\n"))

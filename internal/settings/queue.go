@@ -43,16 +43,16 @@ type Queue struct {
 
 // Webhook is a target.WebhookConfig in the file.
 type Webhook struct {
-	Ledger       `yaml:",inline"`
-	SecretFile   string            `yaml:"secret_file" more:"yes" help:"sign each request with the secret in this 'FILE'"`
-	Signature    string            `yaml:"signature" more:"yes" default:"standard" help:"how: standard (Standard Webhooks), or understudy, which covers its own headers too"`
-	Headers      map[string]string `yaml:"headers" secret:"all" help:"more headers"`
-	HeaderFiles  map[string]string `yaml:"header_files" help:"secret headers: the file with the value of each"`
-	StatusURL    string            `yaml:"status_url" secret:"url" more:"yes" help:"ask this 'URL' about a message whose outcome is unknown; {id} in it is the message ID"`
-	AtMostOnce   bool              `yaml:"at_most_once" was:"!resend_safe" flag:"at-most-once" flagwas:"never-twice" more:"yes" help:"never send a message again whose outcome is unknown: block its key until an operator decides"`
-	Deduplicates bool              `yaml:"deduplicates" was:"recognises" flagwas:"recognises" help:"the receiver deduplicates by message ID, however late a message is sent again"`
-	Remembers    bool              `yaml:"remembers" flag:"-" help:"a 404 from the status URL proves that a message never arrived"`
-	_            struct{}          `gone:"compares_terms"`
+	Ledger          `yaml:",inline"`
+	SecretFile      string            `yaml:"secret_file" more:"yes" help:"sign each request with the secret in this 'FILE'"`
+	Signature       string            `yaml:"signature" more:"yes" default:"standard" help:"how: standard (Standard Webhooks), or understudy, which covers its own headers too"`
+	Headers         map[string]string `yaml:"headers" secret:"all" help:"more headers"`
+	HeaderFiles     map[string]string `yaml:"header_files" help:"secret headers: the file with the value of each"`
+	StatusURL       string            `yaml:"status_url" secret:"url" more:"yes" help:"ask this 'URL' about a message whose outcome is unknown; {id} in it is the message ID"`
+	AtMostOnce      bool              `yaml:"at_most_once" was:"!resend_safe" flag:"at-most-once" flagwas:"never-twice" more:"yes" help:"never send a message again whose outcome is unknown: block its key until an operator decides"`
+	Deduplicates    bool              `yaml:"deduplicates" was:"recognises" flagwas:"recognises" help:"the receiver deduplicates by message ID, however late a message is sent again"`
+	NotFoundIsFinal bool              `yaml:"not_found_is_final" was:"remembers" flag:"-" help:"a 404 from the status URL proves that a message never arrived"`
+	_               struct{}          `gone:"compares_terms"`
 }
 
 // Ledger has what all targets need that are reached over HTTP.
@@ -64,8 +64,8 @@ type Ledger struct {
 
 // Scabbard is a target.ScabbardConfig in the file.
 type Scabbard struct {
-	Ledger `yaml:",inline"`
-	Also   []string `yaml:"also" flag:"-" help:"other services of the circuits, https://HOST/scabbard/CIRCUIT/SERVICE, asked for what their own service does not know or decide"`
+	Ledger        `yaml:",inline"`
+	OtherServices []string `yaml:"other_services" was:"also" flag:"-" help:"other services of the circuits, https://HOST/scabbard/CIRCUIT/SERVICE, asked for what their own service does not know or decide"`
 }
 
 // Exec is a program that is run for each message.
@@ -198,7 +198,7 @@ func (q *Queue) Target() (dispatch.Target, error) {
 	case q.Sawtooth != nil:
 		return target.NewSawtooth(target.SawtoothConfig{HTTPConfig: q.Sawtooth.http(q.Concurrency)})
 	case q.Scabbard != nil:
-		return target.NewScabbard(target.ScabbardConfig{HTTPConfig: q.Scabbard.http(q.Concurrency), Also: q.Scabbard.Also})
+		return target.NewScabbard(target.ScabbardConfig{HTTPConfig: q.Scabbard.http(q.Concurrency), OtherServices: q.Scabbard.OtherServices})
 	default:
 		return q.Exec.target()
 	}
@@ -213,7 +213,7 @@ func (c *Exec) target() (dispatch.Target, error) {
 func (c *Webhook) target(concurrency int) (dispatch.Target, error) {
 	cfg := target.WebhookConfig{
 		HTTPConfig: c.http(concurrency), StatusURL: c.StatusURL, Signature: target.Signature(c.Signature),
-		AtMostOnce: c.AtMostOnce, Deduplicates: c.Deduplicates, Remembers: c.Remembers, Header: http.Header{},
+		AtMostOnce: c.AtMostOnce, Deduplicates: c.Deduplicates, NotFoundIsFinal: c.NotFoundIsFinal, Header: http.Header{},
 	}
 	headers, err := secretHeaders(c.Headers, c.HeaderFiles)
 	if err != nil {

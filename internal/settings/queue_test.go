@@ -23,6 +23,7 @@ func TestTargetsOfTheFile(t *testing.T) {
 		"exec: {command: [cat], recognises: true}":                                                       {Resend: true, Deduplicates: true}, // the old name
 		"exec: {command: [cat], deduplicates: true}":                                                     {Resend: true, Deduplicates: true},
 		"webhook: {url: 'http://x', status_url: 'http://x/{id}', remembers: true}":                       {HasStatus: true, Resend: true},
+		"webhook: {url: 'http://x', status_url: 'http://x/{id}', not_found_is_final: true}":              {HasStatus: true, Resend: true},
 		"exec: {command: [cat]}":                                                                         {Resend: true},
 		"exec: {command: [cat], at_most_once: true, compares_terms: true}":                               {},
 		"sawtooth: {url: 'http://x'}":                                                                    {Resend: true, Deduplicates: true, HasStatus: true, Forgets: true, Decides: 2 * time.Minute},

@@ -76,10 +76,10 @@ type TopicSink struct {
 
 // AlertSink is a sink.AlertmanagerConfig in the file.
 type AlertSink struct {
-	URLs      []string      `yaml:"urls" secret:"url" help:"URLs of all members of the cluster"`
-	CAFile    string        `yaml:"ca_file" help:"certificates to trust instead of the system's"`
-	TokenFile string        `yaml:"token_file" help:"file with a bearer token to send"`
-	Lasts     time.Duration `yaml:"lasts" help:"how long an alert lasts that is never ended (default: 87600h)"`
+	URLs        []string      `yaml:"urls" secret:"url" help:"URLs of all members of the cluster"`
+	CAFile      string        `yaml:"ca_file" help:"certificates to trust instead of the system's"`
+	TokenFile   string        `yaml:"token_file" help:"file with a bearer token to send"`
+	MaxAlertAge time.Duration `yaml:"max_alert_age" was:"lasts" help:"how long an alert lasts that is never ended (default: 87600h)"`
 }
 
 // EmailSink is a sink.EmailConfig in the file.
@@ -156,7 +156,7 @@ func (c *Sink) sink(log *slog.Logger) (out sink.Config, err error) {
 		}
 	}
 	if m := c.Alertmanager; m != nil {
-		out.Alertmanager = &sink.AlertmanagerConfig{HTTP: sink.HTTP{CAFile: m.CAFile, TokenFile: m.TokenFile, Concurrency: c.Concurrency}, Lasts: m.Lasts}
+		out.Alertmanager = &sink.AlertmanagerConfig{HTTP: sink.HTTP{CAFile: m.CAFile, TokenFile: m.TokenFile, Concurrency: c.Concurrency}, MaxAlertAge: m.MaxAlertAge}
 		for _, u := range m.URLs {
 			out.Alertmanager.URLs = append(out.Alertmanager.URLs, sink.Secret(u))
 		}

@@ -52,8 +52,8 @@ func (c *AlertmanagerConfig) validate() error {
 	if len(c.URLs) == 0 {
 		return errors.New("it needs the URL of an Alertmanager")
 	}
-	if c.Lasts < 0 || c.Lasts > 10*tenYears {
-		return fmt.Errorf("an alert that lasts %v; use up to a hundred years, or 0 for ten", c.Lasts)
+	if c.MaxAlertAge < 0 || c.MaxAlertAge > 10*tenYears {
+		return fmt.Errorf("an alert that lasts %v; use up to a hundred years, or 0 for ten", c.MaxAlertAge)
 	}
 	seen := map[Secret]bool{}
 	for _, u := range c.URLs {
@@ -77,7 +77,7 @@ func (c *AlertmanagerConfig) target(u Secret) target.WebhookConfig {
 
 // open returns a receiver that does not deduplicate: an ONSET that came once more after its ABATED would stand again.
 func (c *AlertmanagerConfig) open(string) (receiver, error) {
-	am := &alertmanager{lasts: cmp.Or(c.Lasts, tenYears)}
+	am := &alertmanager{lasts: cmp.Or(c.MaxAlertAge, tenYears)}
 	var places, hidden []string
 	for _, u := range c.URLs {
 		hook, err := target.NewWebhook(c.target(u))

@@ -106,8 +106,8 @@ type AlertmanagerConfig struct {
 	// balancer. Alerts are sent to all; one that takes it is enough. Required.
 	URLs []Secret
 	HTTP
-	// Lasts is how long an alert stands there if nobody ends it. Default: ten years.
-	Lasts time.Duration
+	// MaxAlertAge is how long an alert stands there if nobody ends it. Default: ten years.
+	MaxAlertAge time.Duration
 }
 
 // EmailConfig is for mail by SMTP.

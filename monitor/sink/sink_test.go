@@ -229,7 +229,7 @@ func TestConfigRefused(t *testing.T) {
 		"content type":                    hook(func(c *sink.WebhookConfig) { c.Body, c.ContentType = "x", "a\r\nb" }),
 		"needs the URL":                   {Name: "pager", Alertmanager: &sink.AlertmanagerConfig{}},
 		"appears twice":                   {Name: "pager", Alertmanager: &sink.AlertmanagerConfig{URLs: []sink.Secret{"http://a", "http://a"}}},
-		"hundred years":                   {Name: "pager", Alertmanager: &sink.AlertmanagerConfig{URLs: []sink.Secret{"http://a"}, Lasts: -1}},
+		"hundred years":                   {Name: "pager", Alertmanager: &sink.AlertmanagerConfig{URLs: []sink.Secret{"http://a"}, MaxAlertAge: -1}},
 		"names no topic":                  {Name: "pager", MessageRouter: &sink.MessageRouterConfig{URL: "http://router"}},
 		"use HOST or HOST:PORT":           mail(func(c *sink.EmailConfig) { c.Server = "" }),
 		"use starttls, tls or none":       mail(func(c *sink.EmailConfig) { c.TLS = "yes" }),
