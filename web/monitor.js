@@ -78,7 +78,7 @@ function drawWarnings() {
   if (nobody) warn('nobody', 'No instance of the monitor runs: heartbeats are not accepted, and silence raises no alarm. To start one: understudy monitor run');
   else if (bare && performance.now() - bare > uncovered) warn('bare', `${partitions - held} of the ${partitions} parts of the sources have no instance: silence there raises no alarm.`);
   const blind = nobody ? [] : state.paths.filter((p) => !p.working);
-  for (const p of blind.slice(0, mostBlind)) warn(`path ${p.path}`, `${unproven(p)}: sources that beat that way are not judged by their silence. If it is gone for good: understudy monitor path drop ${p.path}`);
+  for (const p of blind.slice(0, mostBlind)) warn(`path ${p.path}`, `${unproven(p)}: sources that beat that way are not judged by their silence. If it is gone for good: understudy monitor path remove ${p.path}`);
   if (blind.length > mostBlind) warn('paths', `The same goes for ${plural(blind.length - mostBlind, 'other path', 'other paths')}.`);
   for (const r of (state.instance && state.instance.routers) || []) if (r.error) warn(`router ${r.router}`, `This instance cannot read ${r.router}: ${r.error}`);
   if (state.totals.checks > 0 && state.sinks.length === 0) warn('sinks', 'No sinks configured: alarms are shown only here. To add one: understudy monitor run --webhook URL');

@@ -34,7 +34,7 @@ func (a *app) monitorSinkCommand() *cobra.Command {
 	return a.removeCommand("sink", "Sinks, which receive alarms", "Remove a sink; it gets no more alarms",
 		`Remove a sink; it gets no more alarms. Those that wait in its queue stay there: see "queue keys
 alarms.SINK". An instance that delivers to it registers it again when it starts: remove it from the configuration first.`,
-		"understudy monitor sink drop pager", (*client.Client).RemoveSink)
+		"understudy monitor sink remove pager", (*client.Client).RemoveSink)
 }
 
 func (a *app) monitorPathCommand() *cobra.Command {
@@ -42,24 +42,27 @@ func (a *app) monitorPathCommand() *cobra.Command {
 		`Forget an intake path that is no longer used, such as a router that was removed. While a path is known
 and not proven to work, the sources whose last heartbeat came by it are not judged: they would all look silent. Afterwards
 they are judged by the path that was proven last.`,
-		"understudy monitor path drop router.old", (*client.Client).RemovePath)
+		"understudy monitor path remove router.old", (*client.Client).RemovePath)
 }
 
-// removeCommand is a noun whose only verb, drop, removes one.
+// removeCommand is a noun whose only verb is to remove one; drop is its old name.
 func (a *app) removeCommand(noun, about, short, long, example string, remove func(c *client.Client, ctx context.Context, name, by, note string) error) *cobra.Command {
 	c := &cobra.Command{Use: noun, Short: about, Example: "  " + example}
-	var note string
 	arg := strings.ToUpper(noun)
-	drop := &cobra.Command{
-		Use: "drop " + arg, Short: short, Long: long + " The history records who asked.", Example: "  " + example, Args: exactly(arg),
-		RunE: func(c *cobra.Command, args []string) error {
-			return a.removeByAPI(c.Context(), "drop", noun, args[0], func(ctx context.Context, c *client.Client) error {
-				return remove(c, ctx, args[0], operator(), note)
-			})
-		},
+	for _, verb := range []string{"remove", "drop"} {
+		var note string
+		one := &cobra.Command{
+			Use: verb + " " + arg, Short: short, Long: long + " The history records who asked.", Example: "  " + example, Args: exactly(arg),
+			Hidden: verb == "drop",
+			RunE: func(c *cobra.Command, args []string) error {
+				return a.removeByAPI(c.Context(), verb, noun, args[0], func(ctx context.Context, c *client.Client) error {
+					return remove(c, ctx, args[0], operator(), note)
+				})
+			},
+		}
+		one.Flags().StringVar(&note, "note", "", "`WHY`, for the history")
+		c.AddCommand(one)
 	}
-	drop.Flags().StringVar(&note, "note", "", "`WHY`, for the history")
-	c.AddCommand(drop)
 	return c
 }
 

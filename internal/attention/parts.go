@@ -141,12 +141,12 @@ func Monitor(m apitype.Monitor) (out []Need) {
 			blind += " for " + inWords(time.Duration(*p.QuietMS)*time.Millisecond)
 		}
 		add(need(Bad, "monitor", p.Path, "%s: sources that beat by this path cannot be alarmed", blind).
-			withAdvice("docs/runbook.md#understudymonitorblind", "see to it, or give it up: understudy monitor path drop %s", p.Path))
+			withAdvice("docs/runbook.md#understudymonitorblind", "see to it, or give it up: understudy monitor path remove %s", p.Path))
 	}
 	for _, s := range m.Sinks {
 		if !delivered[s] {
 			add(need(Bad, "monitor", s, "no instance delivers to this sink: its alarms wait").
-				withAdvice("docs/runbook.md#understudyalarmsundelivered", "configure it on an instance, or give it up: understudy monitor sink drop %s", s))
+				withAdvice("docs/runbook.md#understudyalarmsundelivered", "configure it on an instance, or give it up: understudy monitor sink remove %s", s))
 		}
 	}
 	if len(m.Sinks) == 0 {
