@@ -44,7 +44,11 @@ func guardScript(t *testing.T, timeout string) (run func(api, name string, comma
 	}
 	return func(api, name string, command ...string) *realserver.Process {
 		cmd := exec.Command(sh, append([]string{guard, "billing", name}, command...)...)
-		cmd.Env = append(os.Environ(), "UNDERSTUDY_API="+api, "UNDERSTUDY_TOKEN="+guardToken)
+		variable := "UNDERSTUDY_SERVER"
+		if name == "web-1" {
+			variable = "UNDERSTUDY_API" // its old name
+		}
+		cmd.Env = append(os.Environ(), variable+"="+api, "UNDERSTUDY_TOKEN="+guardToken)
 		return realserver.Start(t, cmd)
 	}
 }

@@ -1,8 +1,8 @@
 #!/bin/sh
 # guard.sh ROLE NAME COMMAND [ARG…]: run the command while NAME is primary of ROLE.
-# Environment: UNDERSTUDY_API, UNDERSTUDY_TOKEN. The command gets UNDERSTUDY_TERM.
+# Environment: UNDERSTUDY_SERVER, UNDERSTUDY_TOKEN. The command gets UNDERSTUDY_TERM.
 set -u
-api=${UNDERSTUDY_API:-http://127.0.0.1:7600}
+api=${UNDERSTUDY_SERVER:-${UNDERSTUDY_API:-http://127.0.0.1:7600}} # the second is its old name
 role=$1 name=$2
 shift 2
 
