@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,7 +47,7 @@ store cannot be reached. With --ready it only asks the servers whether they are 
 of containers that have no shell.`,
 		Example: `  understudy doctor --store postgres://db/app --interval 1s --timeout 5s
   understudy doctor -c /etc/understudy/understudy.yaml --server http://127.0.0.1:7600
-  understudy doctor -o json | jq -r '.[] | select(.verdict == "bad") | .do'
+  understudy doctor -o json | jq -r 'select(.verdict == "bad").do'
   understudy doctor --ready --server http://127.0.0.1:7600`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -165,10 +166,7 @@ func (a *app) ready(ctx context.Context, f doctorFlags) error {
 }
 
 func (a *app) report(found []doctor.Finding) error {
-	unwell := false
-	var rows []string
-	for _, f := range found {
-		unwell = unwell || f.Verdict == "bad"
+	err := printList(a, found, "VERDICT\tCHECK\tMESSAGE", func(f doctor.Finding) string {
 		says := f.Says
 		if f.Do != "" {
 			says += "; " + f.Do
@@ -176,14 +174,9 @@ func (a *app) report(found []doctor.Finding) error {
 		if f.See != "" {
 			says += " (" + f.See + ")"
 		}
-		rows = append(rows, row(f.Verdict, f.Check, says))
-	}
-	var err error
-	if a.json() {
-		err = a.printJSON(found)
-	} else {
-		err = a.table("VERDICT\tCHECK\tMESSAGE", rows)
-	}
+		return row(f.Verdict, f.Check, says)
+	})
+	unwell := slices.ContainsFunc(found, func(f doctor.Finding) bool { return f.Verdict == "bad" })
 	if err == nil && unwell {
 		return errUnwell
 	}

@@ -41,7 +41,8 @@ func printAs[T any](a *app, v T, text func(T) error) error {
 }
 
 // printList prints a table with a row for each item, or each as a line of JSON with -o json. The list of roles, which has
-// several rows for some, and the tables of other commands use table.
+// several rows for some, and the tables of other commands use table; as JSON the list of roles is one array, on which
+// programs rely.
 func printList[T any](a *app, items []T, header string, rowOf func(T) string) error {
 	if !a.json() {
 		rows := make([]string, 0, len(items))
