@@ -34,8 +34,9 @@ func (s *Server) alarmRoutes() []route {
 
 func (s *Server) listAlarms(r *http.Request) (out apitype.Alarms, err error) {
 	params := queryOf(r)
+	open, old := params.flag("open"), params.flag("standing") // the parameter's old name
 	q := monitor.AlarmQuery{
-		Check: params.name("check", "event"), Source: params.name("source"), Standing: params.flag("standing"),
+		Check: params.name("check", "event"), Source: params.name("source"), Standing: open || old,
 		Before: params.time("before", params.values.Get("before")), BeforeID: params.name("before_id"), Limit: params.limit(monitor.MaxPage),
 	}
 	if after := params.cursor(2); after != nil {

@@ -62,7 +62,7 @@ func TestAllAlarms(t *testing.T) {
 		t.Fatalf("alarms:\n%q, want\n%q", got, want)
 	}
 
-	for query, n := range map[string]int{"standing=true": 6, "check=job": 3, "check=web": 3, "source=backup-1": 1, "check=web&source=backup-1": 0, "check=other": 0} {
+	for query, n := range map[string]int{"open=true": 6, "standing=true": 6, "check=job": 3, "check=web": 3, "source=backup-1": 1, "check=web&source=backup-1": 0, "check=other": 0} {
 		var page apitype.Alarms
 		g.do("GET", "/v1/alarms?"+query, "").into(&page)
 		if len(page.Alarms) != n {

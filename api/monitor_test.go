@@ -43,7 +43,7 @@ func TestStoreWithoutSources(t *testing.T) {
 
 func TestMonitorGlance(t *testing.T) {
 	g := newMonitorRig(t)
-	if a := g.do("GET", "/v1/monitor", ""); strings.TrimSpace(a.Body) != `{"checks":[],"paths":[],"sinks":[],"standing":0,"members":[]}` {
+	if a := g.do("GET", "/v1/monitor", ""); strings.TrimSpace(a.Body) != `{"checks":[],"paths":[],"sinks":[],"open":0,"standing":0,"members":[]}` {
 		t.Errorf("an empty monitor: %s", a.Body)
 	}
 	if a := g.do("GET", "/v1/checks", ""); strings.TrimSpace(a.Body) != `{"checks":[]}` {
@@ -69,7 +69,7 @@ func TestMonitorGlance(t *testing.T) {
 	if diff := cmp.Diff(want, got.Checks); diff != "" {
 		t.Errorf("event names (-want +got):\n%s", diff)
 	}
-	if got.Standing != 1 || len(got.Paths) != 1 || !cmp.Equal(got.Paths[0], apitype.Path{Path: "test", Working: true, QuietMS: new(int64(0))}) || got.Instance != nil ||
+	if got.Open != 1 || got.Standing != 1 || len(got.Paths) != 1 || !cmp.Equal(got.Paths[0], apitype.Path{Path: "test", Working: true, QuietMS: new(int64(0))}) || got.Instance != nil ||
 		got.Origin != "test" || got.Configured.IsZero() || !slices.Equal(got.Sinks, []string{"mail"}) {
 		t.Errorf("at a glance: %+v", got)
 	}
@@ -343,7 +343,7 @@ func TestAlarms(t *testing.T) {
 		}
 		return ids, p
 	}
-	for query, want := range map[string]int{"": 5, "standing=true": 4, "event=a": 2, "event=a&source=s1": 1, "source=s3": 1, "event=a&standing=true": 1, "event=c": 0} {
+	for query, want := range map[string]int{"": 5, "open=true": 4, "standing=true": 4, "event=a": 2, "event=a&source=s1": 1, "source=s3": 1, "event=a&open=true": 1, "event=c": 0} {
 		if got, _ := list(query); len(got) != want {
 			t.Errorf("%s: %q, want %d", query, got, want)
 		}
@@ -361,14 +361,14 @@ func TestAlarms(t *testing.T) {
 	if diff := cmp.Diff(whole, got); diff != "" {
 		t.Errorf("page by page (-whole +pages):\n%s", diff)
 	}
-	_, p := list("standing=true&limit=1")
+	_, p := list("open=true&limit=1")
 	var one apitype.Alarm
 	g.do("GET", "/v1/alarms/"+p.Alarms[0].ID, "").into(&one)
 	if diff := cmp.Diff(p.Alarms[0], one); diff != "" || one.Reason != string(monitor.Failed) || !one.Ended.IsZero() {
 		t.Errorf("one alarm (-listed +shown):\n%s", diff)
 	}
 	g.do("GET", "/v1/alarms/nothing", "").want(404, "no_alarm")
-	for _, query := range []string{"before=yesterday", "before_id=x", "standing=1", "limit=0", "event=%00", "before=2026-01-01T00:00:00Z&before_id=%00"} {
+	for _, query := range []string{"before=yesterday", "before_id=x", "open=1", "standing=1", "limit=0", "event=%00", "before=2026-01-01T00:00:00Z&before_id=%00"} {
 		g.do("GET", "/v1/alarms?"+query, "").want(400, "invalid")
 	}
 }

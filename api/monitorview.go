@@ -85,7 +85,7 @@ func millis(ms int64) time.Duration {
 func ViewMonitor(o monitor.Overview) apitype.Monitor {
 	return apitype.Monitor{
 		Checks: views(o.Checks, viewCheckCount), Paths: views(o.Paths, viewPath), Sinks: append([]string{}, o.Sinks...),
-		Standing: o.Standing, Members: views(o.Members, viewMember),
+		Open: o.Standing, Standing: o.Standing, Members: views(o.Members, viewMember),
 		Configured: o.Configured.UTC(), Origin: o.Origin, ConfigError: o.Error,
 	}
 }

@@ -86,7 +86,7 @@ var operationsOfMonitor = map[string]operation{
 		id: "listAlarms", tag: "monitor",
 		summary: "List alarms",
 		params: []param{
-			{name: "standing", schema: `{"type": "boolean", "default": false}`, about: "Only those that are open"},
+			{name: "open", schema: `{"type": "boolean", "default": false}`, about: "Only those that have not ended"},
 			{name: "check", about: "Only of this check"},
 			{name: "source", about: "Only of this source"},
 			{name: "after", about: "next of the last answer: go on from there"},

@@ -94,7 +94,7 @@ func (v *overviewBuilder) addMonitor(s *apitype.MonitorState) {
 		}
 		v.addNeed(n)
 	}
-	v.MoreNeeds += max(0, s.Standing-int64(len(s.Alarms)))
+	v.MoreNeeds += max(0, s.Open-int64(len(s.Alarms)))
 	v.addError("The monitor could not be read", s.Error)
 }
 

@@ -6,7 +6,7 @@ import { listWhole } from './listpages.js';
 import { anchor, link, when } from './pages.js';
 import { askToPause, askToResume } from './pause.js';
 import { askToRemove } from './remove.js';
-import { askToAcknowledge, openAlarm, openAlarms, openRejected, openSource, openStanding, subject, tick as tickWindow } from './source.js';
+import { askToAcknowledge, openAlarm, openAlarms, openRejected, openSource, openUnended, subject, tick as tickWindow } from './source.js';
 import * as sources from './sources.js';
 import { storeClock } from './timeline.js';
 
@@ -21,7 +21,7 @@ let state = null;
 const rateOf = meter(); // of what this instance stores
 let bare = 0; // since when some partitions are nobody's
 
-export const news = () => (state && state.standing ? plural(state.standing, 'alarm', 'alarms') : '');
+export const news = () => (state && state.open ? plural(state.open, 'alarm', 'alarms') : '');
 
 const checks = listWhole({
   id: 'checks',
@@ -39,7 +39,7 @@ when('monitor', ([kind, ...rest]) => {
 });
 byId('monitor-history').addEventListener('click', openAlarms);
 byId('monitor-rejected').addEventListener('click', openRejected);
-byId('monitor-all').addEventListener('click', openStanding);
+byId('monitor-all').addEventListener('click', openUnended);
 
 // update takes in what the server says; queues are those that it tells of.
 export function update(s, queues, self) {
@@ -96,9 +96,9 @@ function drawAlarms() {
   keyed(list, shown, (a) => a.id, createAlarm, fillAlarm);
   list.hidden = shown.length === 0;
   byId('monitor-alarms-empty').hidden = shown.length > 0;
-  const cut = all.length > shown.length || state.standing > state.alarms.length;
+  const cut = all.length > shown.length || state.open > state.alarms.length;
   byId('monitor-all').hidden = shown.length === state.alarms.length && !cut;
-  setText(byId('monitor-alarms-summary'), state.standing ? `${plural(state.standing, 'source is', 'sources are')} down${cut ? `, the newest ${shown.length} alarms shown` : ''}` : '');
+  setText(byId('monitor-alarms-summary'), state.open ? `${plural(state.open, 'source is', 'sources are')} down${cut ? `, the newest ${shown.length} alarms shown` : ''}` : '');
   tickAlarms();
 }
 

@@ -27,7 +27,7 @@ export const openSource = (event, source, done = () => {}) => open('A source of 
 export const openAlarm = (id, done = () => {}) => open('An alarm', [['Alarms', openAlarms], [id, () => openAlarm(id, done)]], () => showAlarm(id, done));
 
 export const openAlarms = () => open('Alarms', [['Alarms', openAlarms]], () => showAlarms(''));
-export const openStanding = () => open('Open alarms', [['Open alarms', openStanding]], () => showAlarms('standing=true&'));
+export const openUnended = () => open('Open alarms', [['Open alarms', openUnended]], () => showAlarms('open=true&'));
 export const openRejected = () => open('Rejected input', [['Rejected input', openRejected]], showRejected);
 
 // why is what there is to say about a state.

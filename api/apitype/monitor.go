@@ -7,7 +7,8 @@ type Monitor struct {
 	Checks   []CheckCount    `json:"checks"`
 	Paths    []Path          `json:"paths"`
 	Sinks    []string        `json:"sinks"`
-	Standing int64           `json:"standing"` // open alarms
+	Open     int64           `json:"open"`     // how many alarms are
+	Standing int64           `json:"standing"` // the old name of open
 	Members  []MonitorMember `json:"members"`
 	// Configured is when a configuration was last applied, and Origin where it came from.
 	Configured time.Time `json:"configured,omitzero"`

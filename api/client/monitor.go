@@ -64,14 +64,15 @@ func (c *Client) Alarm(ctx context.Context, id string) (apitype.Alarm, error) {
 // AlarmQuery selects alarms, the newest first.
 type AlarmQuery struct {
 	Check, Source string
-	Standing      bool   // only those that stand
+	Open          bool   // only those that have not ended
 	After         string // Next of the page before
 	Limit         int    // default 100, at most 1000
 }
 
 // Alarms lists alarms.
 func (c *Client) Alarms(ctx context.Context, q AlarmQuery) (apitype.Alarms, error) {
-	v := values("check", q.Check, "source", q.Source, "standing", q.Standing, "after", q.After, "limit", q.Limit)
+	// A server of the version before knows standing, and ignores open.
+	v := values("check", q.Check, "source", q.Source, "open", q.Open, "standing", q.Open, "after", q.After, "limit", q.Limit)
 	return get[apitype.Alarms](ctx, c, "/v1/alarms", v)
 }
 

@@ -187,7 +187,7 @@ func TestActsAndAlarms(t *testing.T) {
 			}
 		}
 	}
-	first, err := c.Alarms(ctx, client.AlarmQuery{Check: "web", Standing: true, Limit: 3})
+	first, err := c.Alarms(ctx, client.AlarmQuery{Check: "web", Open: true, Limit: 3})
 	alarms := first.Alarms
 	if err != nil || len(alarms) != 3 || alarms[0].Reason != "failed" || !alarms[0].Ended.IsZero() {
 		t.Fatalf("alarms %+v, %v", alarms, err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/understudy-ha/understudy/api/apitype"
 	"github.com/understudy-ha/understudy/api/client"
+	"github.com/understudy-ha/understudy/internal/strictyaml"
 	"github.com/understudy-ha/understudy/internal/termtext"
 )
 
@@ -17,7 +18,7 @@ func (a *app) alarmCommand() *cobra.Command {
 		Short: "Alarms of the monitor and of jobs: list, show, acknowledge",
 		Long: `An alarm is one outage of a source: it starts with an ONSET and ends with an ABATED of the same
 request ID. The alarm of a job has the check "job", and ends with the next good run. See "monitor", "source" and "job".`,
-		Example: `  understudy alarm list --standing
+		Example: `  understudy alarm list --open
   understudy alarm acknowledge 3f0c…`,
 	}
 	c.AddCommand(a.alarmListCommand(), a.alarmShowCommand(), a.alarmAcknowledgeCommand())
@@ -33,9 +34,9 @@ func (a *app) alarmListCommand() *cobra.Command {
 		Long: `List alarms, newest first; ended alarms are listed until they are pruned, and those of jobs (check
 "job") until their sinks know. STARTED is when the outage started, or the time of the run, ENDED how it ended: by a heartbeat,
 a changed check or a good run (ABATED), or because the source was retired or its check removed.`,
-		Example: `  understudy alarm list --standing
+		Example: `  understudy alarm list --open
   understudy alarm list --check nightly-backup --source db-1 -n 20
-  understudy alarm list --standing -o json | jq -r 'select(.check != "job").id' | xargs understudy alarm acknowledge`,
+  understudy alarm list --open -o json | jq -r 'select(.check != "job").id' | xargs understudy alarm acknowledge`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return printPagesOfAPI(c.Context(), a, limit, func(ctx context.Context, c *client.Client, n int) ([]apitype.Alarm, string, error) {
@@ -48,7 +49,8 @@ a changed check or a good run (ABATED), or because the source was retired or its
 	}
 	checkFlag(c.Flags(), &q.Check)
 	c.Flags().StringVar(&q.Source, "source", "", "only of this `SOURCE`")
-	c.Flags().BoolVar(&q.Standing, "standing", false, "only open alarms")
+	c.Flags().BoolVar(&q.Open, "open", false, "only open alarms")
+	strictyaml.Renamed(c.Flags(), "standing", "open")
 	c.Flags().IntVarP(&limit, "limit", "n", 100, "list at most this many")
 	return c
 }
@@ -114,7 +116,7 @@ func (a *app) alarmAcknowledgeCommand() *cobra.Command {
 		Long: `Acknowledge alarms: your name is listed with them. Nothing else changes: an alarm ends when its
 source returns. Alarms of jobs cannot be acknowledged. The history keeps who acknowledged it and why.`,
 		Example: `  understudy alarm acknowledge 3f0c… --note "disk is being replaced"
-  understudy alarm list --standing -o json | jq -r 'select(.check != "job").id' | xargs understudy alarm acknowledge`,
+  understudy alarm list --open -o json | jq -r 'select(.check != "job").id' | xargs understudy alarm acknowledge`,
 		Args: atLeast("ID"),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.actOnEach(c.Context(), "acknowledge", "alarm", args, func(ctx context.Context, c *client.Client, id string) error {

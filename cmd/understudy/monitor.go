@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -74,7 +75,7 @@ func (a *app) monitorStatusCommand() *cobra.Command {
 "blind", it is not known to work, and the time counts against none of its sources. A sink's WAITING alarms are not
 delivered yet; BLOCKED ones wait for an operator: see "queue keys alarms.SINK".`,
 		Example: `  understudy monitor status
-  understudy monitor status -o json | jq .standing`,
+  understudy monitor status -o json | jq .open`,
 		Args: noArgs,
 		RunE: a.apiRunE(func(ctx context.Context, c *client.Client, _ []string) error {
 			m, err := c.Monitor(ctx)
@@ -112,12 +113,15 @@ func queueOf(queues []apitype.Queue, sink string) (apitype.Queue, bool) {
 	return queues[i], true
 }
 
+// openAlarms is how many alarms are open; a server of the version before says it by the old name alone.
+func openAlarms(m apitype.Monitor) int64 { return cmp.Or(m.Open, m.Standing) }
+
 func (a *app) printMonitor(m monitorStatus) error {
 	configured := "never"
 	if !m.Configured.IsZero() {
 		configured = when(m.Configured) + " from " + termtext.Line(m.Origin)
 	}
-	fmt.Fprintf(a.stdout, "configured  %s\nopen        %d alarms\n", termtext.Text(configured), m.Standing)
+	fmt.Fprintf(a.stdout, "configured  %s\nopen        %d alarms\n", termtext.Text(configured), openAlarms(m.Monitor))
 	if m.ConfigError != "" {
 		fmt.Fprintf(a.stdout, "refused     %s\n", termtext.Text(strings.ReplaceAll(m.ConfigError, "\n", " ")))
 	}

@@ -18,6 +18,7 @@ func TestOldFlags(t *testing.T) {
 		{"cache serve", "--source-header=A: b", "origin-header", "[A: b]"},
 		{"cache serve", "--source-token-file=a", "origin-token-file", "a"},
 		{"cache serve", "--source-ca-file=a", "origin-ca-file", "a"},
+		{"alarm list", "--standing", "open", "true"},
 		{"monitor config apply", "--keep", "keep-others", "true"},
 		{"shard failover", "--lose=3", "max-loss", "3"},
 		{"shard proxy", "--hold=3s", "wait", "3s"},

@@ -231,7 +231,7 @@ func (s status) writeMonitor(b *strings.Builder) {
 		}
 	}
 	fmt.Fprintf(b, "\nmonitor   %s: %d sources up, %d down, %d paused; %d alarms open; %d of %d paths blind; %d instances%s\n",
-		termtext.Count(int64(len(s.Monitor.Checks)), "check"), up, down, paused, s.Monitor.Standing, blind, len(s.Monitor.Paths), len(s.Monitor.Members), s.count("monitor"))
+		termtext.Count(int64(len(s.Monitor.Checks)), "check"), up, down, paused, openAlarms(*s.Monitor), blind, len(s.Monitor.Paths), len(s.Monitor.Members), s.count("monitor"))
 }
 
 func (s status) writeCache(b *strings.Builder) {
