@@ -41,7 +41,7 @@ func (a *app) queueRunCommand() *cobra.Command {
 number of hosts may do so at once: they share its keys.
 
 If an instance dies, the others take over its keys after the first window. A key with a message in flight waits for the
-second window, unless the target is a webhook with --recognises, or Sawtooth. The second window must be longer than a
+second window, unless the target is a webhook with --deduplicates, or Sawtooth. The second window must be longer than a
 submission may take.
 
 A message is delivered at least once: one whose outcome is unknown is sent again with the same ID, unless --at-most-once.
