@@ -42,6 +42,6 @@ func (i server) memory() store.Finding {
 	if most > 0 {
 		says += fmt.Sprintf(", of %.0f MiB at most", most/(1<<20))
 	}
-	return store.Limit("memory", used, most, says, "writes are refused soon, and sessions cannot be renewed",
+	return store.Limit("memory", used, most, says, "soon no session can start and no lease changes hands",
 		"raise maxmemory, or keep other data elsewhere")
 }

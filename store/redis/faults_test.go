@@ -233,6 +233,30 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
+// A full server that was started again, or that took over, still accepts the new connections of those who hold.
+func TestOutOfMemoryAfterRestart(t *testing.T) {
+	server := realserver.Redis(t, realserver.RedisOptions{AppendOnly: true})
+	s := open(t, server.URL(), "")
+	a := start(t, s, "a", time.Hour)
+	l, err := acquire(t.Context(), s, contended, a.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Kill()
+	server.Start(t)
+	if _, err := server.Do("CONFIG", "SET", "maxmemory", "1"); err != nil {
+		t.Fatal(err)
+	}
+	// The first call may have been written to the connection that died.
+	_, _ = s.RenewSession(t.Context(), a.ID)
+	if _, err := s.RenewSession(t.Context(), a.ID); err != nil {
+		t.Errorf("RenewSession on a full server after its restart: %v", err)
+	}
+	if err := s.Release(t.Context(), lease.ReleaseRequest{Lease: contended, Session: a.ID, Term: l.Term}); err != nil {
+		t.Errorf("Release on a full server after its restart: %v", err)
+	}
+}
+
 // everything is a digest of all that the server has.
 func everything(tb testing.TB, server *realserver.RedisServer) string {
 	tb.Helper()

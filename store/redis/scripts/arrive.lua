@@ -9,6 +9,8 @@ if not known then
   -- session that started on an older connection has noticed: that stands.
   lost = math.max(lost - ARGV[3], math.min(lost, tonumber(redis.call('GET', root .. 'lost') or 0)))
 end
+-- A removal first: it is allowed when memory is full, and so is then the rest. Those who hold must get in.
+redis.call('DEL', root .. 'lost')
 redis.call('SET', KEYS[1], ARGV[2])
 redis.call('SET', root .. 'lost', int(lost), 'PX', 86400000)
 -- Readers of the history ask for what comes after the ids they have seen: those of lost events are not given again.
