@@ -251,6 +251,32 @@ func TestClockStep(t *testing.T) {
 	}
 }
 
+// The server starts with its clock ahead, as at boot, and the clock is set back once a client has come: still nothing is
+// given away for one T.
+func TestRestartWithClockAhead(t *testing.T) {
+	const timeout = time.Minute
+	server := realserver.Redis(t, realserver.RedisOptions{AppendOnly: true})
+	s := open(t, server.URL(), "")
+	var skew time.Duration
+	s.SetSkew(func() time.Duration { return skew })
+	a := start(t, s, "a", timeout)
+	server.Kill()
+	server.Start(t)
+	skew = 10 * time.Second
+	_, _ = s.RenewSession(t.Context(), a.ID) // perhaps on the connection that died
+	if _, err := s.RenewSession(t.Context(), a.ID); err != nil {
+		t.Fatal(err)
+	}
+	skew = 0
+	if l, err := acquire(t.Context(), s, contended, a.ID); !errors.Is(err, lease.ErrUnavailable) {
+		t.Errorf("right after the restart a free lease is given away: %+v, %v", l, err)
+	}
+	skew = timeout
+	if _, err := acquire(t.Context(), s, contended, start(t, s, "b", timeout).ID); err != nil {
+		t.Errorf("one T after the restart: %v", err)
+	}
+}
+
 // A failover to a replica that missed the acquisition.
 func TestSentinelFailover(t *testing.T) {
 	master := realserver.Redis(t, realserver.RedisOptions{Password: "pw"})

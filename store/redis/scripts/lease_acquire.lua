@@ -27,8 +27,13 @@ if not reason then return {'held', show(key, name, l, t, own)} end
 -- still trust what looks free here: nothing is given away for one T. Who has
 -- waited is refused too: what he saw may be what came back.
 local lost = tonumber(redis.call('GET', root .. 'lost') or 0)
+if lost > t then
+  -- The clock was set back since, as at boot: count from now on.
+  lost = t
+  redis.call('SET', root .. 'lost', int(lost), 'PX', 86400000)
+end
 local kept = lost + me.timeout - t
-if lost <= t and kept > 0 then return {'kept', int(kept)} end
+if kept > 0 then return {'kept', int(kept)} end
 
 local from, vacant = '', t - (l.since or t)
 if old then
