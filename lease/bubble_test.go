@@ -160,6 +160,13 @@ func (s *spy) Join(ctx context.Context, id lease.ID, session string) (lease.Leas
 	return s.show(l), err
 }
 
+func (s *spy) Leave(ctx context.Context, id lease.ID, session string) error {
+	if err := s.did(ctx, "leave"); err != nil {
+		return err
+	}
+	return s.Store.Leave(ctx, id, session)
+}
+
 func (s *spy) Watch(ctx context.Context, wake func(lease.Change)) error {
 	if err := s.did(ctx, "watch"); err != nil {
 		return err

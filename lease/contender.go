@@ -255,17 +255,18 @@ func (c *Contender) rereadWithin(s *slot, wait time.Duration) {
 	}
 }
 
-// leave takes the session off the waiting lists.
+// leave takes the session off the waiting lists. All of it has the time of one call, and ends with the first error: the
+// work, or the end of the process, waits for it, and what is left on a list ends with the session.
 func (c *Contender) leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Timing.CallTimeout())
+	defer cancel()
 	for _, s := range c.slots {
 		if !s.joined {
 			continue
 		}
-		_, err := callStore(context.WithoutCancel(ctx), c.Timing, func(ctx context.Context) (struct{}, error) {
-			return struct{}{}, c.Roster.Leave(ctx, s.id, c.Session)
-		})
-		if err != nil {
-			c.Logger.Debug("leaving the waiting list; it ends with the session", "lease", s.id.String(), "err", err)
+		if err := c.Roster.Leave(ctx, s.id, c.Session); err != nil {
+			c.Logger.Debug("leaving the waiting lists; they end with the session", "lease", s.id.String(), "err", err)
+			return
 		}
 	}
 }

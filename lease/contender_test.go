@@ -453,3 +453,41 @@ func TestTakeoverByTheLastInLine(t *testing.T) {
 		}
 	})
 }
+
+// Whoever gives up on many leases waits for a store that hangs as long as one call may take, not that long for each lease.
+func TestGivingUpOnManyLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newSpy()
+		a, b := keep(t, store, "a"), keep(t, store, "b")
+		var want lease.AcquireRequest
+		for i := range 20 {
+			id := lease.ID{Space: "role", Key: fmt.Sprintf("r#%d", i)}
+			a.acquire(t, time.Second, id)
+			want.Leases = append(want.Leases, id)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		gaveUp := make(chan error, 1)
+		go func() {
+			_, err := b.Acquire(ctx, want)
+			gaveUp <- err
+		}()
+		time.Sleep(10 * time.Second)
+		store.intercept(func(ctx context.Context, call string) error {
+			if call == "leave" {
+				return hang(ctx, call)
+			}
+			return nil
+		})
+		began := time.Now()
+		cancel()
+		if err := <-gaveUp; !errors.Is(err, context.Canceled) {
+			t.Errorf("Acquire: %v, want the cause", err)
+		}
+		if took := time.Since(began); took > timing.CallTimeout() {
+			t.Errorf("Acquire returned after %v, want within one call's %v", took, timing.CallTimeout())
+		}
+		if n := store.count("leave"); n != 1 {
+			t.Errorf("a store that hangs was called %d times", n)
+		}
+	})
+}
