@@ -176,7 +176,7 @@ func classify(err error) error {
 	case codeIdle:
 		hint = "the transaction was left open for too long and is undone: this process stood still, or was cut off from the server"
 	case codeLockTimeout:
-		hint = "another transaction kept a row locked (pg_stat_activity)"
+		hint = "another transaction kept a row or table locked: end it (pg_stat_activity)"
 	default:
 		return fmt.Errorf("%w: %w", lease.ErrUnavailable, err)
 	}

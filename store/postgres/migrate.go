@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/store"
 )
 
@@ -51,11 +52,7 @@ func (s *Store) bringUpToDate(ctx context.Context, create bool) (from, to int, e
 			return err
 		}
 		if !found.isCurrent(len(known)) {
-			err := pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-				found, err = s.migrate(ctx, tx, known, create)
-				return err
-			})
-			if err != nil {
+			if found, err = s.migrateBesideOthers(ctx, conn, known, create); err != nil {
 				return fmt.Errorf("migrating the schema: %w", err)
 			}
 		}
@@ -74,6 +71,38 @@ func (s *Store) bringUpToDate(ctx context.Context, create bool) (from, to int, e
 	return found.version, max(found.version, len(known)), nil
 }
 
+const (
+	// tableWait is how long a migration waits for a table or view that an open transaction uses. All who come after it wait as long:
+	// PostgreSQL queues them behind it.
+	tableWait = 500 * time.Millisecond
+	// tableRetry is for how long it then lets the others go first.
+	tableRetry = time.Second
+)
+
+// migrateBesideOthers migrates in a transaction, and again, until ctx ends, while open transactions use what it must change.
+func (s *Store) migrateBesideOthers(ctx context.Context, conn *pgx.Conn, known []store.Step, create bool) (found schemaState, err error) {
+	started := time.Now()
+	var locked error
+	for {
+		err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+			found, err = s.migrate(ctx, tx, known, create)
+			return err
+		})
+		switch {
+		case pgCode(err) == codeLockTimeout:
+			if locked == nil {
+				s.log.Warn("the migration waits for an open transaction; end it (pg_stat_activity, xact_start)", "schema", s.schema)
+			}
+			locked = err
+		case locked == nil || err == nil || ctx.Err() == nil:
+			return found, err
+		}
+		if !backoff.Sleep(ctx, backoff.Pause(1, tableRetry, tableRetry)) {
+			return found, fmt.Errorf("given up after %v: %w", time.Since(started).Round(100*time.Millisecond), locked)
+		}
+	}
+}
+
 // lockSchema lets one program at a time change the schema, of whatever version it is.
 func (s *Store) lockSchema(ctx context.Context, tx pgx.Tx) error {
 	_, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtext($1))", "understudy:"+s.schema)
@@ -84,6 +113,10 @@ func (s *Store) lockSchema(ctx context.Context, tx pgx.Tx) error {
 // the same time waits for the lock and then finds nothing to do.
 func (s *Store) migrate(ctx context.Context, tx pgx.Tx, known []store.Step, create bool) (found schemaState, err error) {
 	if err := s.lockSchema(ctx, tx); err != nil {
+		return found, err
+	}
+	// From here on: whoever waits for another migration has no place in the queue of a table.
+	if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d", tableWait.Milliseconds())); err != nil {
 		return found, err
 	}
 	// Again, under the lock.
