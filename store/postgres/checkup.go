@@ -15,7 +15,12 @@ const (
 	oldSnapshot = 5 * time.Minute
 	oldestXID   = 1_500_000_000 // of the 2,000,000,000 at which the server stops
 	deadRows    = 100_000       // and more than live ones
+
+	notifyWarn, notifyBad = 0.5, 0.9 // of the queue of notifications
 )
+
+// freeNotifications is what to do about a queue of notifications that fills.
+const freeNotifications = "end the session that listens and has the oldest open transaction (pg_stat_activity, xact_start)"
 
 const checkupSQL = `
 SELECT current_setting('max_connections')::bigint - current_setting('superuser_reserved_connections')::bigint,
@@ -27,7 +32,8 @@ SELECT current_setting('max_connections')::bigint - current_setting('superuser_r
 	(SELECT count(*) FROM pg_replication_slots WHERE NOT active AND (xmin IS NOT NULL OR catalog_xmin IS NOT NULL)),
 	coalesce((SELECT age(datfrozenxid)::bigint FROM pg_database WHERE datname = current_database()), 0),
 	coalesce((SELECT sum(n_dead_tup) FROM pg_stat_user_tables WHERE schemaname = $1), 0)::bigint,
-	coalesce((SELECT sum(n_live_tup) FROM pg_stat_user_tables WHERE schemaname = $1), 0)::bigint`
+	coalesce((SELECT sum(n_live_tup) FROM pg_stat_user_tables WHERE schemaname = $1), 0)::bigint,
+	pg_notification_queue_usage()`
 
 // pressure is what a server says about its limits.
 type pressure struct {
@@ -36,7 +42,8 @@ type pressure struct {
 	snapshot, prepared float64 // age of the oldest in seconds
 	slots              int64
 	xidAge             int64
-	dead, live         int64 // rows of the schema
+	dead, live         int64   // rows of the schema
+	notify             float64 // share of the queue of notifications that is in use
 }
 
 // Checkup implements [store.Checkups].
@@ -44,12 +51,12 @@ func (s *Store) Checkup(ctx context.Context) ([]store.Finding, error) {
 	var p pressure
 	err := s.pool.withConnection(ctx, ordinary, func(ctx context.Context, conn *pgx.Conn) error {
 		return conn.QueryRow(ctx, checkupSQL, s.schema).
-			Scan(&p.most, &p.used, &p.autovacuum, &p.snapshot, &p.prepared, &p.slots, &p.xidAge, &p.dead, &p.live)
+			Scan(&p.most, &p.used, &p.autovacuum, &p.snapshot, &p.prepared, &p.slots, &p.xidAge, &p.dead, &p.live, &p.notify)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("checking %s: %w", s.location, err)
 	}
-	return []store.Finding{p.connections(), p.horizon(), p.vacuum()}, nil
+	return []store.Finding{p.connections(), p.horizon(), p.vacuum(), p.notifications()}, nil
 }
 
 func (p pressure) connections() store.Finding {
@@ -92,6 +99,20 @@ func (p pressure) vacuum() store.Finding {
 		f.Verdict = store.Warn
 		f.Do = "VACUUM the schema, and let autovacuum run more often"
 	}
+	return f
+}
+
+// notifications judges the queue of NOTIFY, one for the whole server: once it is full, no transaction that notifies commits.
+func (p pressure) notifications() store.Finding {
+	f := store.Finding{Check: "notifications", Verdict: store.OK, Says: fmt.Sprintf("%.0f%% of the queue of notifications is in use", 100*p.notify)}
+	if p.notify < notifyWarn {
+		return f
+	}
+	f.Verdict, f.Do = store.Warn, freeNotifications
+	if p.notify >= notifyBad {
+		f.Verdict = store.Bad
+	}
+	f.Says += ": a full one stops every takeover, release and enqueue"
 	return f
 }
 

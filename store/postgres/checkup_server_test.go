@@ -12,7 +12,7 @@ func TestCheckupOfAServer(t *testing.T) {
 	database := server.NewDatabase(t)
 	for way, url := range map[string]string{"direct": database, "through a pooler": realserver.PgBouncer(t, server).URL(database)} {
 		found, err := open(t, url).Checkup(t.Context())
-		if err != nil || len(found) != 3 {
+		if err != nil || len(found) != 4 {
 			t.Errorf("%s: %+v, %v", way, found, err)
 		}
 		for _, f := range found {

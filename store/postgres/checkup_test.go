@@ -1,8 +1,13 @@
 package postgres
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store"
 )
 
@@ -22,11 +27,13 @@ func TestPressureIsJudged(t *testing.T) {
 		"no autovacuum":           {func(p *pressure) { p.autovacuum = false }, "vacuum", store.Warn},
 		"much was not cleaned":    {func(p *pressure) { p.dead = 1_000_000 }, "vacuum", store.Warn},
 		"wraparound is near":      {func(p *pressure) { p.xidAge = 1_900_000_000 }, "vacuum", store.Bad},
+		"a slow listener":         {func(p *pressure) { p.notify = 0.5 }, "notifications", store.Warn},
+		"no room to notify":       {func(p *pressure) { p.notify = 0.95 }, "notifications", store.Bad},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := fine
 			c.change(&p)
-			for _, f := range []store.Finding{p.connections(), p.horizon(), p.vacuum()} {
+			for _, f := range []store.Finding{p.connections(), p.horizon(), p.vacuum(), p.notifications()} {
 				want := store.OK
 				if f.Check == c.check {
 					want = c.want
@@ -36,5 +43,15 @@ func TestPressureIsJudged(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A full queue of notifications shares its SQLSTATE with other limits.
+func TestFullNotificationQueue(t *testing.T) {
+	for file, want := range map[string]bool{"async.c": true, "nbtutils.c": false} {
+		err := classify(&pgconn.PgError{Code: "54000", File: file, Message: "in any language"})
+		if !errors.Is(err, lease.ErrUnavailable) || strings.Contains(err.Error(), freeNotifications) != want {
+			t.Errorf("%s: %v", file, err)
+		}
 	}
 }

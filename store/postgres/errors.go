@@ -29,11 +29,14 @@ const (
 	codeOtherView      = "42P16" // a view has columns that its replacement does not have
 	codeOtherFunction  = "42P13" // a function has another result or other names of arguments than its replacement
 	codeLockTimeout    = "55P03"
+	codeLimit          = "54000" // also of the queue of notifications
 	codeNoSetting      = "42704"
 	codeBadSetting     = "22023"
 	codeCheckViolation = "23514"
 	codeIdle           = "25P03"
 	codeIsolation      = "US003" // of a function that needs READ COMMITTED; US001 is TermNotCurrent, US002 NoQueue
+
+	notifySource = "async.c" // of PostgreSQL; its messages are translated
 
 	classConnection = "08" // also PgBouncer's own errors
 	classBadValue   = "22"
@@ -167,6 +170,11 @@ func classify(err error) error {
 	// Any other error of a statement means that it was rolled back.
 	hint := ""
 	switch pg.Code {
+	case codeLimit:
+		if pg.File != notifySource {
+			return fmt.Errorf("%w: %w", lease.ErrUnavailable, err)
+		}
+		hint = "the server's queue of notifications is full: " + freeNotifications
 	case codeReadOnly:
 		hint = "the server accepts no writes: it is a replica or recovering; the URL may name all hosts of the cluster"
 	case codeNoFunction, codeNoTable, codeNoSchema:
