@@ -31,13 +31,16 @@
 //   - Fairness between processes. One transaction writes at a time; a call that waits for another process tries
 //     again after random pauses of 1 to 15 ms. A commit takes as long as the disk needs to
 //     sync. Timeouts of 5 s and more leave room for that.
+//   - A second SQLite library, such as a driver that uses cgo, in a process that has the Store open. File locks
+//     belong to the process: where one library closes the file, it drops the locks of the other, or deletes the log.
+//     In such a process use modernc.org/sqlite, as this package does, or [Store.Guarded]; in any other, any client.
 //   - Survival of the file's removal. When the path no longer names the file that
 //     was opened, every write fails until the program is restarted, because
 //     others may have made a new file with holders of its own.
 //
 // # Guarding the user's own transactions
 //
-// An INSERT into the view understudy_guard, by any SQLite client, rolls the
+// An INSERT into the view understudy_guard, by any SQLite client of another process, rolls the
 // transaction back unless the lease is held under the term that it names. It
 // takes the write lock of the store's file, so that from there to the commit
 // nobody can take the lease over:
@@ -73,8 +76,8 @@
 //
 // A message exists from the commit of the transaction that enqueued it, and the
 // order of a key is that of these commits: one transaction writes at a time, so
-// that the numbers it gives are in order. [Enqueue] does it from Go, with any
-// SQLite driver; every other client inserts into a view. What has the id of a
+// that the numbers it gives are in order. [Enqueue] does it from Go, with
+// modernc.org/sqlite where the Store is open; every other client inserts into a view. What has the id of a
 // message that is there is left out; id and content_type may be left out; a queue that
 // was not made, and what dispatch.Message does not allow, is refused:
 //

@@ -32,7 +32,7 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)`
 // whether it is new: false when the queue has a message of that id.
 //
 // The transaction is one on the store's file, or on a file of the user's to
-// which the store's is attached, opened with any SQLite driver. Enqueue takes the
+// which the store's is attached, opened with a driver as for [Guard]. Enqueue takes the
 // store's write lock, which holds up everyone until the commit: call it last,
 // and commit at once. Two files that are committed together may be parted by a
 // crash in between: where that matters, keep the user's tables in the store's

@@ -19,8 +19,10 @@ const guardRefusal = "understudy: the lease is not held under this term"
 // [lease.ErrNotHeld].
 //
 // The transaction is one on the store's file, or on a file of the user's to
-// which the store's is attached, opened with any SQLite driver. Guard takes the
-// store's write lock: call it last, and commit at once.
+// which the store's is attached. In a process that has the Store open, open that
+// file with modernc.org/sqlite: another SQLite library would drop this one's
+// locks. Elsewhere any driver will do. Guard takes the store's write lock: call it
+// last, and commit at once.
 func Guard(ctx context.Context, tx *sql.Tx, id lease.ID, term int64) error {
 	_, err := tx.ExecContext(ctx, "INSERT INTO understudy_guard (space, key, term) VALUES (?, ?, ?)", id.Space, id.Key, term)
 	if err != nil && strings.Contains(err.Error(), guardRefusal) {
