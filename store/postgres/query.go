@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -54,7 +55,7 @@ func (s *Store) exec(ctx context.Context, sql string, args ...any) (changed int6
 }
 
 // lockTimeout stands, among the arguments of a statement, for how long it may wait for
-// locks, in milliseconds: a little less than its caller does, who so gets an answer.
+// locks, in milliseconds: a little less than its caller does, who so gets an answer, and no more than the server allows.
 type lockTimeout struct{}
 
 func withLockTimeout(ctx context.Context, args []any) []any {
@@ -63,7 +64,7 @@ func withLockTimeout(ctx context.Context, args []any) []any {
 	for i, a := range out {
 		if _, ok := a.(lockTimeout); ok {
 			deadline, _ := ctx.Deadline()
-			out[i] = max(1, time.Until(deadline).Milliseconds()*9/10)
+			out[i] = min(max(1, time.Until(deadline).Milliseconds()*9/10), math.MaxInt32)
 		}
 	}
 	return out
