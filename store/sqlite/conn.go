@@ -31,15 +31,26 @@ func newStatements(on preparer) *statements {
 
 func (s *statements) prepare(ctx context.Context, text string) (*sql.Stmt, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if st := s.known[text]; st != nil {
+	st := s.known[text]
+	s.mu.Unlock()
+	if st != nil {
 		return st, nil
 	}
+	// Without the mutex: it may wait for a connection, and nobody else should.
 	st, err := s.on.PrepareContext(ctx, text)
 	if err != nil {
 		return nil, err
 	}
-	s.known[text] = st
+	s.mu.Lock()
+	first := s.known[text]
+	if first == nil {
+		s.known[text] = st
+	}
+	s.mu.Unlock()
+	if first != nil {
+		_ = st.Close() // another call was faster
+		return first, nil
+	}
 	return st, nil
 }
 
