@@ -40,6 +40,8 @@ const (
 	linger = 2 * time.Second
 	// crowdedRetry is when a store in which enough others watched is asked again. Each time costs it a connection.
 	crowdedRetry = 10 * time.Minute
+	// UnsupportedRetry is when a store that said [errors.ErrUnsupported] is asked again: its address may lead past the pooler by then.
+	UnsupportedRetry = time.Minute
 )
 
 // NewNotifier makes a notifier; nothing is woken until [Notifier.Run] runs. A nil clock is
@@ -73,7 +75,7 @@ func (n *Notifier) Run(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil || err == nil:
 		case errors.Is(err, errors.ErrUnsupported):
-			<-ctx.Done()
+			Sleep(ctx, n.clock, UnsupportedRetry)
 		case errors.Is(err, ErrCrowded):
 			n.awaitUrgency(ctx)
 		default:

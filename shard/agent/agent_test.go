@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -144,6 +145,29 @@ func (c *reportCounts) readAndReset() map[string]int {
 	n := c.n
 	c.n = map[string]int{}
 	return n
+}
+
+// deafRegistry has no notifications, as behind a pooler.
+type deafRegistry struct {
+	shard.Registry
+	asked *atomic.Int64 // how often Watch was called
+}
+
+func (d deafRegistry) Watch(context.Context, string, func(string)) error {
+	d.asked.Add(1)
+	return errors.ErrUnsupported
+}
+
+// A store that has no notifications is asked again: seldom, but not never.
+func TestWatchIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int64
+		newCluster(t, 1, func(cfg *agent.Config) { cfg.Registry = deafRegistry{cfg.Registry, &asked} }).up()
+		time.Sleep(10 * time.Minute)
+		if n := asked.Load(); n < 8 || n > 11 {
+			t.Errorf("asked %d times in 10 minutes, want about once a minute", n)
+		}
+	})
 }
 
 // Reports that say nothing new are written every second interval; what is new is written at once.

@@ -226,8 +226,12 @@ func (r *reporter) watchStore(ctx context.Context) {
 			notify(r.woken)
 		})
 		r.watching.Store(false)
-		if ctx.Err() != nil || errors.Is(err, errors.ErrUnsupported) {
+		switch {
+		case ctx.Err() != nil:
 			return
+		case errors.Is(err, errors.ErrUnsupported):
+			lease.Sleep(ctx, r.clock, lease.UnsupportedRetry)
+			continue
 		}
 		r.log.Debug("watch broke; polling goes on", "err", err)
 		if r.now()-started > most {

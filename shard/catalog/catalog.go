@@ -340,8 +340,12 @@ func (c *Catalog) watch(ctx context.Context) {
 	for retry := (backoff.Backoff{First: first, Most: most}); ; {
 		started := c.cfg.Clock.Now()
 		err := c.cfg.Registry.Watch(ctx, "", c.noteChange)
-		if ctx.Err() != nil || errors.Is(err, errors.ErrUnsupported) {
+		switch {
+		case ctx.Err() != nil:
 			return
+		case errors.Is(err, errors.ErrUnsupported):
+			lease.Sleep(ctx, c.cfg.Clock, lease.UnsupportedRetry)
+			continue
 		}
 		if c.cfg.Clock.Now()-started > most {
 			retry.Reset()

@@ -29,6 +29,7 @@ type shelf struct {
 	looks  int
 	wake   func(string)
 	watch  error  // of Watch
+	asked  int    // how often Watch was called
 	during func() // called by List before it answers
 	slow   time.Duration
 }
@@ -82,6 +83,7 @@ func (s *shelf) ReadView(_ context.Context, name string) (shard.View, error) {
 func (s *shelf) Watch(ctx context.Context, _ string, wake func(string)) error {
 	s.mu.Lock()
 	s.wake = wake
+	s.asked++
 	err := s.watch
 	s.mu.Unlock()
 	if err != nil {
@@ -364,4 +366,18 @@ func TestCatalogWatch(t *testing.T) {
 	if _, err := catalog.New(catalog.Config{}); !errors.Is(err, lease.ErrInvalid) {
 		t.Errorf("no registry: %v", err)
 	}
+}
+
+// A store that has no notifications, as behind a pooler, is asked again: seldom, but not never.
+func TestCatalogWatchIsTriedAgain(t *testing.T) {
+	s := newShelf("a")
+	s.watch = errors.ErrUnsupported
+	runs(t, s, func(*catalog.Catalog) {
+		time.Sleep(time.Hour)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.asked < 50 || s.asked > 61 {
+			t.Errorf("asked %d times in an hour, want about once a minute", s.asked)
+		}
+	})
 }
