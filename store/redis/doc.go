@@ -44,7 +44,8 @@
 // less than T ago, too. And the number of changes that a renewal returns differs
 // from the one before, so that whoever holds, waits or watches reads again.
 //
-// The server's clock may be stepped: see package lease. A step by more than 24
+// The server's clock may be stepped: see package lease. A step back past the server's
+// start or its last takeover lets one T pass again in which nothing is given away. A step by more than 24
 // hours forward expires every session; their holders hear at the next renewal.
 //
 // # Tokens
