@@ -386,6 +386,8 @@ func TestCacheRemovals(t *testing.T) {
 	g.do("DELETE", "/v1/cache?all=true&prefix=a").want(400, "invalid")
 	g.do("DELETE", "/v1/cache?all=yes").want(400, "invalid")
 	g.do("DELETE", "/v1/cache?prefix=").want(400, "invalid")
+	g.do("DELETE", "/v1/cache?all=true&prefix=50%").want(400, "invalid") // and not every key
+	g.do("DELETE", "/v1/cache/k?wait=5%").want(400, "invalid")
 	if len(g.peer.removed) > 0 {
 		t.Fatalf("removed %q", g.peer.removed)
 	}

@@ -27,7 +27,7 @@ func (c *cachePart) serveDirect(w http.ResponseWriter, r *http.Request) bool {
 	}
 	pattern := to.pattern
 	r.Pattern = pattern // as the multiplexer does
-	who, err := c.router.authorize(r, to)
+	who, err := c.router.admit(r, to)
 	if err == nil {
 		if to.pattern == cacheDelete { // a hot key need not know who asks
 			r = withCaller(r, who)

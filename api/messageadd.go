@@ -60,10 +60,7 @@ func (s *Server) addMessages(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	query, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return fmt.Errorf("%w: the query cannot be read: %w", lease.ErrInvalid, err)
-	}
+	query := r.URL.Query()
 	done, err := s.admitLargeBody(w, r)
 	if err != nil {
 		return err

@@ -87,6 +87,7 @@ func TestBeatsByPingKey(t *testing.T) {
 		{"Bearer wrong-horse-battery", "GET", "/v1/ping/web/w1", "", 401},
 		{key, "GET", "/v1/ping/web/w1", "", 200},
 		{key, "HEAD", "/v1/ping/web/w1", "", 200},
+		{key, "GET", "/v1/ping/web/w1?host=50%", "", 200}, // a heartbeat counts all the same
 		{key, "POST", "/v1/ping/web/w1/start", "", 200},
 		{key, "POST", "/v1/ping/web/w1/0", "", 200},
 		{key, "GET", "/v1/ping/db/d1", "", 403},

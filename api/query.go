@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/understudy-ha/understudy/access"
 	"github.com/understudy-ha/understudy/lease"
 )
 
@@ -17,6 +18,18 @@ import (
 type query struct {
 	values url.Values
 	err    error
+}
+
+// checkQuery refuses a query that cannot be read. [url.URL.Query], which handlers call, drops such parameters, and without a
+// filter a request means everything. A heartbeat counts whatever its query is: losing it would raise an alarm.
+func checkQuery(r *http.Request, to route) error {
+	if r.URL.RawQuery == "" || to.keyed && to.scope == access.Ingest {
+		return nil
+	}
+	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
+		return fmt.Errorf("%w: the query cannot be read: %w (write %% as %%25)", lease.ErrInvalid, err)
+	}
+	return nil
 }
 
 func queryOf(r *http.Request) *query { return &query{values: r.URL.Query()} }

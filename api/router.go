@@ -104,7 +104,7 @@ func (rt *router) mountOne(to route) {
 	rt.mux.HandleFunc(to.pattern, func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		out := &response{ResponseWriter: w}
-		who, err := rt.authorize(r, to)
+		who, err := rt.admit(r, to)
 		if err == nil {
 			err = rt.serve(out, withCaller(r, who), to)
 		}
@@ -114,6 +114,15 @@ func (rt *router) mountOne(to route) {
 		rt.refusals.record(r, who, out.status, err)
 		rt.traffic.observe(to, out.status, time.Since(start))
 	})
+}
+
+// admit returns the caller if the route's handler may answer the request.
+func (rt *router) admit(r *http.Request, to route) (caller, error) {
+	who, err := rt.authorize(r, to)
+	if err == nil {
+		err = checkQuery(r, to)
+	}
+	return who, err
 }
 
 // authorize returns the caller if the route is for them and they are within their rate.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -128,6 +129,26 @@ func TestQueriesAreChecked(t *testing.T) {
 	r := request(t.Context(), "GET", "/v1/events", "")
 	r.Header.Set("Last-Event-ID", "abc")
 	send(t, g.s, r).want(400, "invalid")
+}
+
+// TestMalformedQueries: a parameter that cannot be read is not the same as none, which selects everything.
+func TestMalformedQueries(t *testing.T) {
+	g := newMonitorRig(t, every("web"))
+	for _, to := range g.s.routes() {
+		method, pattern, _ := strings.Cut(to.pattern, " ")
+		path := regexp.MustCompile(`{[^}]*}`).ReplaceAllString(pattern, "x")
+		if to.direct || to.manages {
+			continue
+		}
+		for _, query := range []string{"?key=50%", "?limit=1;after=2"} {
+			r := request(t.Context(), method, path+query, "")
+			r.RemoteAddr = "127.0.0.1:1" // not limited
+			a := send(t, g.s, r)
+			if a.Status != 400 || !strings.Contains(a.Body, "query") {
+				t.Errorf("%s %s%s: answered %d %s", method, path, query, a.Status, a.Body)
+			}
+		}
+	}
 }
 
 func TestUnknownPathsAndMethods(t *testing.T) {
