@@ -58,6 +58,7 @@ func TestDecode(t *testing.T) {
 			want: beat(func(b *monitor.Heartbeat) { b.Signal, b.Code, b.Sent, b.Seq = monitor.SignalFail, 3, at, 9 })},
 		{name: "escaped", body: `{"\u0065vent":"\u0065","source":"a\u00e9\"\\\/","signal":"\u006fk"}`, want: beat(func(b *monitor.Heartbeat) { b.Source = `aé"\/` })},
 		{name: "a code fails", body: `{"event":"e","source":"a","code":255}`, want: beat(func(b *monitor.Heartbeat) { b.Signal, b.Code = monitor.SignalFail, 255 })},
+		{name: "a code as a float", body: `{"event":"e","source":"a","code":3.0}`, want: beat(func(b *monitor.Heartbeat) { b.Signal, b.Code = monitor.SignalFail, 3 })},
 		{name: "a signal says otherwise", body: `{"event":"e","source":"a","code":"2","signal":"ok"}`, want: beat(func(b *monitor.Heartbeat) { b.Code = 2 })},
 		{name: "start", body: `{"event":"e","source":"a","signal":"start"}`, want: beat(func(b *monitor.Heartbeat) { b.Signal = monitor.SignalStart })},
 		{name: "nulls", body: `{"event":"e","source":"a","signal":null,"code":null,"sent":null,"seq":null}`, want: beat(func(*monitor.Heartbeat) {})},
@@ -132,6 +133,8 @@ func TestFlaws(t *testing.T) {
 		`{"event":"e","source":"` + strings.Repeat(`x`, 7*monitor.MaxName) + `"}`:    BadName,
 		`{"event":"e","source":"a","signal":"dead"}`:                                 BadSignal, `{"event":"e","source":"a","signal":1}`: BadSignal,
 		`{"event":"e","source":"a","code":256}`: BadNumber, `{"event":"e","source":"a","code":-1}`: BadNumber, `{"event":"e","source":"a","code":"x"}`: BadNumber,
+		`{"event":"e","source":"a","code":1.5}`: BadNumber, `{"event":"e","source":"a","code":1e300}`: BadNumber, `{"event":"e","source":"a","code":1e999}`: BadNumber,
+		`{"event":"e","source":"a","code":99999999999999999999}`: BadNumber, `{"event":"e","source":"a","code":"-0.5"}`: BadNumber,
 		`{"event":"e","source":"a","seq":false}`: BadNumber, `{"event":"e","source":"a","sent":"yesterday"}`: BadTime, `{"event":"e","source":"a","sent":[]}`: BadTime,
 	} {
 		var d decoder

@@ -77,11 +77,10 @@ func (d *decoder) short() (b monitor.Heartbeat, cause Cause, err error) {
 		}
 	}
 	if !absent(d.code) {
-		code, ok := whole(d.code)
-		if !ok || code < 0 || code > maxCode {
+		if b.Code, ok = exitCode(d.code); !ok {
 			return b, BadNumber, fmt.Errorf("code is not 0 to %d", maxCode)
 		}
-		if b.Code = int(code); code != 0 {
+		if b.Code != 0 {
 			b.Signal = monitor.SignalFail
 		}
 	}

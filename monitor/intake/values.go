@@ -53,6 +53,20 @@ func whole(raw []byte) (int64, bool) {
 	return int64(f), true
 }
 
+// exitCode reads the exit code of a program. Unlike [whole] it refuses what it cannot keep: 0 is success, and must not stand
+// for a failure.
+func exitCode(raw []byte) (int, bool) {
+	digits, ok := figures(raw)
+	if !ok {
+		return 0, false
+	}
+	f, err := strconv.ParseFloat(digits, 64)
+	if err != nil || f != math.Trunc(f) || f < 0 || f > maxCode {
+		return 0, false
+	}
+	return int(f), true
+}
+
 // From these sizes on a number is no longer seconds, milliseconds or
 // microseconds since 1970: each would be in the year 5138.
 const (
