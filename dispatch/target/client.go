@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/secret"
 	"github.com/understudy-ha/understudy/internal/untrusted"
 	"github.com/understudy-ha/understudy/lease"
 )
@@ -76,6 +77,7 @@ type client struct {
 	base      *url.URL
 	transport *http.Transport
 	token     *tokenFile
+	secrets   []string    // that a request may carry beside the token
 	clock     lease.Clock // continues while this process, or its host, is held up
 }
 
@@ -174,6 +176,22 @@ type reply struct {
 	unsent bool
 	// err is what went wrong, with or without a status: a body that broke off.
 	err error
+	// secrets are those of the request, which the target may repeat.
+	secrets []string
+}
+
+// minSecret is the shortest text that is hidden: hiding shorter ones would tear words apart.
+const minSecret = 8
+
+// words is [untrusted.Words] of what the target said, without the request's secrets.
+func (r reply) words(text string) string {
+	var pairs []string
+	for _, s := range r.secrets {
+		if len(s) >= minSecret {
+			pairs = append(pairs, s, secret.Hidden)
+		}
+	}
+	return untrusted.Words(strings.NewReplacer(pairs...).Replace(text))
 }
 
 // maxTries is how often a request that met a closed connection tries another one.
@@ -181,11 +199,13 @@ const maxTries = 3
 
 // do sends a request and reads up to most bytes of its answer.
 func (c *client) do(ctx context.Context, method string, to *url.URL, header http.Header, body []byte, most int) reply {
+	secrets := c.secrets
 	if c.token != nil {
 		token, err := c.token.get()
 		if err != nil {
 			return reply{unsent: true, err: err}
 		}
+		secrets = append([]string{token}, secrets...)
 		header["Authorization"] = []string{"Bearer " + token}
 	}
 	for try := 1; ; try++ {
@@ -193,6 +213,7 @@ func (c *client) do(ctx context.Context, method string, to *url.URL, header http
 		if r.unsent && reused && try < maxTries && ctx.Err() == nil {
 			continue
 		}
+		r.secrets = secrets
 		return r
 	}
 }
@@ -260,11 +281,11 @@ func (r reply) broken() (a dispatch.Answer, ok bool) {
 	case r.err == nil, r.status != 0 && errors.Is(r.err, errLong):
 		return a, false
 	case r.status != 0:
-		return dispatch.Answer{Outcome: dispatch.Uncertain, Code: r.status, Detail: "the answer broke off: " + untrusted.Words(r.err.Error())}, true
+		return dispatch.Answer{Outcome: dispatch.Uncertain, Code: r.status, Detail: "the answer broke off: " + r.words(r.err.Error())}, true
 	case !r.unsent:
-		return dispatch.Answer{Outcome: dispatch.Uncertain, Detail: "no answer: " + untrusted.Words(r.err.Error())}, true
+		return dispatch.Answer{Outcome: dispatch.Uncertain, Detail: "no answer: " + r.words(r.err.Error())}, true
 	case errors.As(r.err, &badCert), errors.Is(r.err, errToken):
-		return dispatch.Answer{Outcome: dispatch.Misconfigured, Detail: untrusted.Words(r.err.Error())}, true
+		return dispatch.Answer{Outcome: dispatch.Misconfigured, Detail: r.words(r.err.Error())}, true
 	}
-	return dispatch.Answer{Outcome: dispatch.Busy, Detail: "not sent: " + untrusted.Words(r.err.Error())}, true
+	return dispatch.Answer{Outcome: dispatch.Busy, Detail: "not sent: " + r.words(r.err.Error())}, true
 }

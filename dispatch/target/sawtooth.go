@@ -11,7 +11,6 @@ import (
 
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/internal/sawtooth"
-	"github.com/understudy-ha/understudy/internal/untrusted"
 )
 
 // SawtoothConfig tells where a Sawtooth REST API is. Its URL is that under which
@@ -88,7 +87,7 @@ func readFault(r reply) (code int, detail string) {
 	if json.Unmarshal(r.body, &f) != nil || f.Error.Code == 0 {
 		return 0, errorText(r)
 	}
-	return f.Error.Code, untrusted.Words(fmt.Sprintf("%s (code %d): %s", f.Error.Title, f.Error.Code, f.Error.Message))
+	return f.Error.Code, r.words(fmt.Sprintf("%s (code %d): %s", f.Error.Title, f.Error.Code, f.Error.Message))
 }
 
 // Status implements [dispatch.Target].

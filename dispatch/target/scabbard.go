@@ -11,7 +11,6 @@ import (
 
 	"github.com/understudy-ha/understudy/dispatch"
 	"github.com/understudy-ha/understudy/internal/sawtooth"
-	"github.com/understudy-ha/understudy/internal/untrusted"
 )
 
 // ScabbardConfig tells where a Splinter node is. Its URL is that under which
@@ -107,7 +106,7 @@ func messageOf(r reply) string {
 		Message string `json:"message"`
 	}
 	if json.Unmarshal(r.body, &answer) == nil && answer.Message != "" {
-		return untrusted.Words(answer.Message)
+		return r.words(answer.Message)
 	}
 	return errorText(r)
 }

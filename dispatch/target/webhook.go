@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/textproto"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -119,6 +120,7 @@ func NewWebhook(c WebhookConfig) (*Webhook, error) {
 	if err != nil {
 		return nil, err
 	}
+	cl.secrets = headerSecrets(c.Header)
 	w := &Webhook{cfg: c, client: cl}
 	switch {
 	case len(c.Secret) == 0:
@@ -128,6 +130,21 @@ func NewWebhook(c WebhookConfig) (*Webhook, error) {
 		w.signer = newSigner(standardKey(c.Secret))
 	}
 	return w, nil
+}
+
+// headerSecrets are the values of configured headers, each of which may be a secret, by itself or behind a scheme such as
+// Bearer; the longest first, because one may be part of another.
+func headerSecrets(h http.Header) (out []string) {
+	for _, values := range h {
+		for _, v := range values {
+			out = append(out, v)
+			if _, behind, ok := strings.Cut(v, " "); ok {
+				out = append(out, behind)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b string) int { return len(b) - len(a) })
+	return out
 }
 
 // Name implements [dispatch.Target]. A query may hold secrets, and is left out.

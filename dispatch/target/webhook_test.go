@@ -539,6 +539,40 @@ func TestWebhookConfig(t *testing.T) {
 	}
 }
 
+// TestWebhookSecretsAreNotRepeated: what was sent to a receiver so that it lets the request in, nobody is shown, even if the
+// receiver repeats it.
+func TestWebhookSecretsAreNotRepeated(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("s3cret-token"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	at := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		status, _ := strconv.Atoi(r.URL.Path[1:])
+		said := "you sent " + r.Header.Get("Authorization") + " and " + r.Header.Get("X-Key")
+		w.Header().Set("Location", "/login?as="+r.Header.Get("X-Key"))
+		if status == http.StatusOK {
+			w.Header().Set("Content-Type", "application/json")
+			said = fmt.Sprintf(`{"status":"invalid","message":%q}`, said)
+		} else {
+			said = strings.Repeat("x", 477) + " " + said // a part of a secret is one, too
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, said)
+	})
+	header := http.Header{"X-Key": {"ApiKey s3cret-key"}, "X-Word": {"you"}}
+	for _, status := range []string{"/301", "/403", "/500"} {
+		hook := webhook(t, target.WebhookConfig{HTTPConfig: target.HTTPConfig{URL: at + status, TokenFile: file}, Header: header})
+		if got := hook.Submit(deadline(t, time.Minute), assignment("k", "i", "p")); strings.Contains(got.Detail, "s3cre") || !strings.Contains(got.Detail, "[s") {
+			t.Errorf("%s: detail %q", status, got.Detail)
+		}
+	}
+	hook := webhook(t, target.WebhookConfig{HTTPConfig: target.HTTPConfig{URL: at, TokenFile: file}, Header: header, StatusURL: at + "/200?id={id}"})
+	got := hook.Status(deadline(t, time.Minute), []dispatch.Assignment{assignment("k", "i", "p")})[0]
+	if got.Outcome != dispatch.InvalidMessage || got.Detail != "you sent Bearer [secret] and [secret]" {
+		t.Errorf("status: %+v", got)
+	}
+}
+
 // TestWebhookFinal: where every 2xx is final, a location is not asked.
 func TestWebhookFinal(t *testing.T) {
 	methods := make(chan string, 10)

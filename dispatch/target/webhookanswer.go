@@ -29,7 +29,7 @@ func (w *Webhook) classify(r reply, attempt int, now time.Time) dispatch.Answer 
 		a.Outcome = dispatch.Done
 		return a
 	case r.status >= 300 && r.status < 400:
-		return redirected(a, r.header)
+		return redirected(a, r)
 	}
 	a.Outcome, a.Detail = webhookOutcome(r, attempt, hasAfter), errorText(r)
 	a.RequestEnded = requestEnded(r.status)
@@ -46,12 +46,12 @@ func accepted(a dispatch.Answer, base *url.URL, link string) dispatch.Answer {
 	return a
 }
 
-func redirected(a dispatch.Answer, h http.Header) dispatch.Answer {
+func redirected(a dispatch.Answer, r reply) dispatch.Answer {
 	a.Outcome = OutcomeOf(a.Code)
 	a.Permanent = isPermanent(a.Code)
 	a.Detail = statusText(a.Code) + ": redirects are not followed"
-	if to := h.Get("Location"); to != "" {
-		a.Detail += "; it names " + untrusted.Words(to)
+	if to := r.header.Get("Location"); to != "" {
+		a.Detail += "; it names " + r.words(to)
 	}
 	return a
 }
@@ -120,7 +120,8 @@ func requestEnded(status int) bool {
 
 // errorText is the status of an answer, and what the target said.
 func errorText(r reply) string {
-	if s := untrusted.Words(string(r.body[:min(len(r.body), untrusted.MaxWords+1)])); s != "" {
+	// More than is shown: a part of a secret at the end would not be recognised.
+	if s := r.words(string(r.body[:min(len(r.body), maxAnswer)])); s != "" {
 		return fmt.Sprintf("HTTP %d: %s", r.status, s)
 	}
 	return statusText(r.status)
@@ -142,7 +143,7 @@ func classifyStatus(r reply, now time.Time) dispatch.Answer {
 	kind, _, _ := mime.ParseMediaType(r.header.Get("Content-Type"))
 	switch {
 	case r.status == http.StatusOK && (kind == "application/json" || strings.HasSuffix(kind, "+json")):
-		a.Outcome, a.Detail = statusMember(r.body)
+		a.Outcome, a.Detail = statusMember(r)
 		return a
 	case r.status == http.StatusAccepted:
 		a.Outcome = dispatch.Accepted
@@ -161,17 +162,17 @@ func classifyStatus(r reply, now time.Time) dispatch.Answer {
 	return a
 }
 
-func statusMember(body []byte) (dispatch.Outcome, string) {
+func statusMember(r reply) (dispatch.Outcome, string) {
 	var status struct {
 		Status  string `json:"status"`
 		Message string `json:"message"`
 	}
-	if err := json.Unmarshal(body, &status); err != nil {
-		return dispatch.Uncertain, "its status is not a JSON object: " + untrusted.Words(err.Error())
+	if err := json.Unmarshal(r.body, &status); err != nil {
+		return dispatch.Uncertain, "its status is not a JSON object: " + r.words(err.Error())
 	}
 	outcome := statusOutcome(status.Status)
 	if outcome == dispatch.Uncertain {
 		return outcome, "its status says neither committed, pending, valid, invalid nor unknown"
 	}
-	return outcome, untrusted.Words(status.Message)
+	return outcome, r.words(status.Message)
 }

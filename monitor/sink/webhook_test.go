@@ -8,6 +8,8 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -216,12 +218,16 @@ func TestD19SecretsAreNotRepeated(t *testing.T) {
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Location", "http://"+r.Host+r.URL.RequestURI())
 		w.WriteHeader(map[string]int{"/s3cret-moved": 301}[r.URL.Path] + map[string]int{"/s3cret-hook": 400}[r.URL.Path])
-		_, _ = io.WriteString(w, "you sent "+r.Header.Get("X-Key")+" to "+r.URL.RequestURI()+" "+r.URL.RawQuery)
+		_, _ = io.WriteString(w, "you sent "+r.Header.Get("X-Key")+r.Header.Get("Authorization")+" to "+r.URL.RequestURI()+" "+r.URL.RawQuery)
 	})
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("s3cret-bearer"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, path := range []string{"/s3cret-hook?token=s3cret-token", "/s3cret-moved?token=s3cret-token"} {
 		for name, s := range map[string]dispatch.Target{
 			"webhook": hook(t, sink.WebhookConfig{URL: sink.Secret(url + path), Header: map[string]sink.Secret{"X-Key": "s3cret-key"}}),
-			"slack":   open(t, sink.Config{Slack: &sink.SlackConfig{URL: sink.Secret(url + path)}}),
+			"slack":   open(t, sink.Config{Slack: &sink.SlackConfig{URL: sink.Secret(url + path), HTTP: sink.HTTP{TokenFile: token}}}),
 		} {
 			got := tell(t, s, onset())
 			if strings.Contains(got.Detail, "s3cret") || !strings.Contains(got.Detail, "[secret]") {
