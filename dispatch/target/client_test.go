@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -191,4 +192,29 @@ func BenchmarkSubmit(b *testing.B) {
 			return resp.Body.Close() == nil
 		})
 	})
+}
+
+// TestLocation: a location on the same host is asked however it is written, and no other.
+func TestLocation(t *testing.T) {
+	for _, c := range []struct{ base, link, want string }{
+		{"https://a.example/hook", "/status/1", ""},
+		{"https://a.example/hook", "https://A.Example:443/status/1", ""},
+		{"https://a.example:443/hook", "https://a.example/status/1", ""},
+		{"http://a.example/hook", "http://a.example:80/status/1", ""},
+		{"http://[::1]:8080/hook", "http://[::1]:8080/status", ""},
+		{"https://a.example/hook", "https://a.example:8443/status/1", "another host (a.example:8443)"},
+		{"https://a.example/hook", "https://b.example/status/1", "another host (b.example)"},
+		{"https://a.example/hook", "https://user@a.example/status/1", "has a user"},
+		{"https://a.example/hook", "http://a.example/status/1", "begins with http://, not https://"},
+		{"https://a.example/hook", "http://a.example:443/status/1", "begins with http://, not https://"},
+	} {
+		base, err := url.Parse(c.base)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = location(base, c.link)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s from %s: %v, want %q", c.link, c.base, err, c.want)
+		}
+	}
 }

@@ -248,9 +248,21 @@ func location(base *url.URL, link string) (*url.URL, error) {
 	if err != nil || len(link) > maxLink {
 		return nil, fmt.Errorf("its location cannot be read")
 	}
-	if to.Scheme != base.Scheme || to.Host != base.Host || to.User != nil {
+	switch {
+	case !strings.EqualFold(to.Hostname(), base.Hostname()):
 		return nil, fmt.Errorf("its location is on another host (%s), which is not asked", untrusted.Words(to.Host))
+	case to.Scheme != base.Scheme: // as of a receiver that does not know that a proxy does the TLS
+		return nil, fmt.Errorf("its location begins with %s://, not %s:// as the target, and is not asked", untrusted.Words(to.Scheme), base.Scheme)
+	case portOf(to) != portOf(base):
+		return nil, fmt.Errorf("its location is on another host (%s), which is not asked", untrusted.Words(to.Host))
+	case to.User != nil:
+		return nil, fmt.Errorf("its location has a user or password, and is not asked")
 	}
 	to.Fragment = ""
 	return to, nil
+}
+
+// portOf is the port of a URL, also when it is left out.
+func portOf(u *url.URL) string {
+	return cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
 }
