@@ -4,6 +4,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/base64"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/understudy-ha/understudy/access"
 	"github.com/understudy-ha/understudy/history"
+	"github.com/understudy-ha/understudy/monitor"
 	"github.com/understudy-ha/understudy/store/memory"
 )
 
@@ -63,6 +66,60 @@ func TestClientCertificates(t *testing.T) {
 		t.Errorf("the history: %+v, %v", events, err)
 	}
 	ask(ops, "POST", "/v1/roles/billing/resign?by=a+certificate", `{"by":"certificate root"}`).want(400, "invalid")
+}
+
+// TestWeakCredentials: a certificate or token that gives less than a request needs does not take away what the request may
+// without any: follow a signed link, and ping with a key of its own.
+func TestWeakCredentials(t *testing.T) {
+	const id = "6f9b1f6e-3c55-4f0e-9d5c-5f1f6d0d7c11"
+	g := newIntakeRig(t)
+	g.s.router.auth.clients = map[string]access.Scopes{"dashboard": {access.Read}, "agent": {access.Ingest}}
+	certificate := func(name string) *tls.ConnectionState {
+		leaf := &x509.Certificate{Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour)}
+		return &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{leaf}}}
+	}
+	bearer := func(scope access.Scope) string {
+		var made struct{ Secret string }
+		g.ask("Bearer "+apiToken, "POST", "/v1/tokens", fmt.Sprintf(`{"name":%q,"scopes":[%q]}`, scope, scope)).into(&made)
+		return "Bearer " + made.Secret
+	}
+	read, ingest := bearer(access.Read), bearer(access.Ingest)
+	g.ask("Bearer "+apiToken, "POST", "/v1/sources", `{"sources":[{"check":"web","source":"w1","labels":{"ping":"`+id+`"}}]}`).want(201, "")
+	links := linksOf(t, g)
+	badge := strings.TrimPrefix(links.Badge(monitor.SourceRef{Check: "web", Source: "w1"}), "http://127.0.0.1")
+	acknowledge := strings.TrimPrefix(links.Acknowledge("some-alarm"), "http://127.0.0.1")
+	for _, c := range []struct {
+		certificate, auth, method, path string
+		status                          int
+	}{
+		{"dashboard", "", "POST", acknowledge, 404}, // the alarm, not the permission, is missing
+		{"", read, "POST", acknowledge, 404},
+		{"", ingest, "POST", acknowledge, 404},
+		{"agent", "", "GET", acknowledge, 404},
+		{"agent", "", "GET", badge, 200},
+		{"", ingest, "GET", badge, 200},
+		{"dashboard", "", "POST", "/ping/" + id, 200},
+		{"", read, "POST", "/ping/" + id, 200},
+		{"dashboard", "", "GET", "/v1/ping/web/w1?key=" + pingKey, 200},
+		{"dashboard", "GenieKey " + pingKey, "GET", "/v1/ping/web/w1", 200},
+		{"dashboard", "Basic " + base64.StdEncoding.EncodeToString([]byte("x:"+pingKey)), "GET", "/v1/ping/web/w1", 200},
+		{"dashboard", "", "GET", "/v1/ping/web/w1", 401},
+		{"agent", "", "GET", "/v1/ping/web/w1", 200},
+		{"", read, "GET", "/v1/ping/web/w1", 403},
+		{"dashboard", "", "POST", "/v1/sources/web/w1/retire", 403},
+		{"", read, "POST", "/v1/sources/web/w1/retire", 403},
+	} {
+		r := request(t.Context(), c.method, c.path, "")
+		if c.certificate != "" {
+			r.TLS = certificate(c.certificate)
+		}
+		if c.auth != "" {
+			r.Header.Set("Authorization", c.auth)
+		}
+		if a := send(t, g.s, r); a.Status != c.status || a.Status == 404 && !strings.Contains(a.Body, "no_alarm") {
+			t.Errorf("%s %s by certificate %q, Authorization %.12q: %d %s, want %d", c.method, c.path, c.certificate, c.auth, a.Status, a.Body, c.status)
+		}
+	}
 }
 
 // TestStrictTransportSecurity: browsers that came by TLS come by TLS again.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/access"
+	"github.com/understudy-ha/understudy/monitor/intake"
 	"github.com/understudy-ha/understudy/web"
 )
 
@@ -56,6 +57,12 @@ func guarded(check func(*http.Request) error, routes []route) []route {
 		}
 	}
 	return routes
+}
+
+// hasOwnKey reports whether the path of a request to a keyed route is all that its sender needs: a signed link, or the UUID
+// of a source. Its handler checks it.
+func (to route) hasOwnKey(r *http.Request) bool {
+	return to.scope != access.Ingest || intake.IsUUID(r.PathValue("id"))
 }
 
 // needs is the scope that a token needs.

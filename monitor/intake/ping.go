@@ -45,7 +45,7 @@ func (h *HTTP) answerPing(w http.ResponseWriter, r *http.Request, key *PingKey, 
 
 func (h *HTTP) recordPing(r *http.Request, key *PingKey, of monitor.SourceRef, what string) error {
 	report := monitor.Report{Run: r.URL.Query().Get("rid")}
-	if report.Run != "" && !isUUID(report.Run) {
+	if report.Run != "" && !IsUUID(report.Run) {
 		return errRun
 	}
 	var signal monitor.Signal

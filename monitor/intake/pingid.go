@@ -87,7 +87,7 @@ func (h *HTTP) heartbeatByID(w http.ResponseWriter, r *http.Request) error {
 // admitID finds the source that an ID stands for. An ID that is a UUID is its own key: whoever has it may ping with it.
 func (h *HTTP) admitID(r *http.Request) (of monitor.SourceRef, key *PingKey, err error) {
 	id := r.PathValue("id")
-	secret := isUUID(id)
+	secret := IsUUID(id)
 	if secret {
 		id = strings.ToLower(id)
 	} else if key, err = h.gate.admit(r); err != nil {
@@ -150,14 +150,14 @@ func (h *HTTP) lookUp(ctx context.Context, id string) (of monitor.SourceRef, err
 // spellings are the labels that an ID stands for: of a UUID that in capitals, too, as uuidgen of macOS writes it. Stores
 // find labels as they were declared.
 func spellings(id string) []string {
-	if upper := strings.ToUpper(id); isUUID(id) && upper != id {
+	if upper := strings.ToUpper(id); IsUUID(id) && upper != id {
 		return []string{id, upper}
 	}
 	return []string{id}
 }
 
-// isUUID reports whether a text is a UUID in its usual form.
-func isUUID(s string) bool {
+// IsUUID reports whether a text is a UUID in its usual form.
+func IsUUID(s string) bool {
 	if len(s) != 36 {
 		return false
 	}
