@@ -75,8 +75,18 @@ func (c *Client) Add(ctx context.Context, queue string, messages ...apitype.NewM
 }
 
 // AddPayload enqueues one message whose payload, m.Base64, is sent as it is, so that it may be as long as a payload can
-// be, 16 MiB.
+// be, 16 MiB. A message with a payload in another form, headers or a NotBefore goes by [Client.Add], with its bound.
 func (c *Client) AddPayload(ctx context.Context, queue string, m apitype.NewMessage) (apitype.AddedMessage, error) {
+	if m.Payload != nil || m.JSON != nil || len(m.Headers) > 0 || !m.NotBefore.IsZero() {
+		added, err := c.Add(ctx, queue, m)
+		if err != nil {
+			return apitype.AddedMessage{}, err
+		}
+		if len(added) != 1 {
+			return apitype.AddedMessage{}, fmt.Errorf("client: the answer was about %d messages, not one", len(added))
+		}
+		return added[0], nil
+	}
 	v := values("id", m.ID)
 	v.Set("key", m.Key) // also when it is "", which the server refuses: without it the body would be another one
 	ctx, cancel := withTimeout(ctx, payloadTimeout)

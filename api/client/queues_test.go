@@ -4,6 +4,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/understudy-ha/understudy/api"
 	"github.com/understudy-ha/understudy/api/apitype"
@@ -84,4 +85,31 @@ func TestQueues(t *testing.T) {
 	if err := c.Cancel(ctx, "orders", "..", ""); err != nil {
 		t.Errorf("cancelling one whose ID is two dots: %v", err)
 	}
+}
+
+// TestAddPayload: what a payload that is sent as it is cannot carry beside it is not lost.
+func TestAddPayload(t *testing.T) {
+	c := serveQueues(t)
+	ctx := t.Context()
+	if err := c.CreateQueue(ctx, "orders"); err != nil {
+		t.Fatal(err)
+	}
+	text := "text"
+	later := time.Now().Add(time.Hour).Truncate(time.Second)
+	for id, m := range map[string]apitype.NewMessage{
+		"plain": {Base64: []byte("text")}, "text": {Payload: &text}, "json": {JSON: []byte(`"text"`)},
+		"headers": {Base64: []byte("text"), Headers: apitype.Headers{"traceparent": "1"}}, "later": {Base64: []byte("text"), NotBefore: later},
+	} {
+		m.Key, m.ID = "k", id
+		if added, err := c.AddPayload(ctx, "orders", m); err != nil || !added.Added || added.ID != id {
+			t.Errorf("%s: %+v, %v", id, added, err)
+		}
+		got, err := c.Message(ctx, "orders", id)
+		payload, _, err2 := c.Payload(ctx, "orders", id)
+		if err != nil || err2 != nil || strings.Trim(string(payload), `"`) != "text" || got.Headers["traceparent"] != m.Headers["traceparent"] || !got.NotBefore.Equal(m.NotBefore) {
+			t.Errorf("%s: %+v with payload %q, %v, %v", id, got, payload, err, err2)
+		}
+	}
+	_, err := c.AddPayload(ctx, "orders", apitype.NewMessage{Key: "k", Base64: []byte("a"), Payload: &text})
+	wantCode(t, err, "invalid")
 }
