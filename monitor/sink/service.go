@@ -142,7 +142,7 @@ func opsgenieRequest(_ *WebhookConfig, m monitor.AlarmMessage) any {
 // ntfyTarget posts to the server, because JSON names the topic itself.
 func ntfyTarget(c *WebhookConfig, t *target.WebhookConfig) {
 	if u, err := url.Parse(t.URL); err == nil {
-		u.Path = path.Dir(u.Path)
+		u.Path, u.RawPath = path.Dir(strings.TrimRight(u.Path, "/")), ""
 		t.URL = u.String()
 	}
 }

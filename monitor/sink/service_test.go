@@ -122,6 +122,10 @@ func TestNtfy(t *testing.T) {
 	if title, _ := s.sent[0]["title"].(string); !strings.Contains(title, "edge-17") {
 		t.Errorf("%v", s.sent[0])
 	}
+	s = newService(t, http.StatusOK)
+	s.deliver(t, sink.WebhookConfig{URL: sink.Secret(s.url + "/a%2Fb/alerts/"), Service: sink.Ntfy})
+	s.wantSeen(t, "POST /a/b")
+	s.want(t, 0, map[string]any{"topic": "alerts"})
 }
 
 // TestTelegram: a template serves where there is no format.
