@@ -61,11 +61,17 @@ func (q *quota) check(ctx context.Context, space string) error {
 	}
 	n, known := counts[space]
 	more, now := q.added[space]
+	spaces := len(counts)
+	for added := range q.added {
+		if _, counted := counts[added]; !counted {
+			spaces++
+		}
+	}
 	switch {
 	case n+more >= q.most:
 		return fmt.Errorf("%w: there are %d %s%s, and at most %d are allowed; %s", errQuota, n+more, q.what, in, q.most, q.freed)
-	case space != "" && !known && !now && len(counts) >= maxSpaces:
-		return fmt.Errorf("%w: there are %d spaces, and at most %d are allowed; use one of them", errQuota, len(counts), maxSpaces)
+	case space != "" && !known && !now && spaces >= maxSpaces:
+		return fmt.Errorf("%w: there are %d spaces, and at most %d are allowed; use one of them", errQuota, spaces, maxSpaces)
 	}
 	return nil
 }

@@ -83,6 +83,7 @@ func TestQuotaOfSpacesAndQueues(t *testing.T) {
 	for i := range maxSpaces {
 		put(fmt.Sprint("s", i)).want(200, "")
 	}
+	put("another").want(403, "quota_used_up") // though the last read has not seen those spaces
 	s.leaseQuota.read.invalidate()
 	put("another").want(403, "quota_used_up")
 	put("s1").want(200, "")
