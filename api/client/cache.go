@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -44,16 +45,21 @@ const defaultCacheWait = 10 * time.Second
 // maxCacheValue is the largest value that a peer can be configured to hold.
 const maxCacheValue = 1 << 30
 
-// CacheGet returns a copy of a key's value that expires after a time, zero for any copy; or, with refresh, one that is
-// fetched now. It waits up to wait for a fetch; 0 is the server's default.
+// CacheGet returns a copy of a key's value that expires after a time, zero for any copy; or, with refresh or where there is
+// none, one that is fetched now, which may expire before a time in the future. It waits up to wait for a fetch; 0 is the server's default.
 func (c *Client) CacheGet(ctx context.Context, key string, after time.Time, refresh bool, wait time.Duration) (CacheValue, error) {
 	ctx, cancel := withTimeout(ctx, wait+payloadTimeout)
 	defer cancel()
 	query := values("refresh", refresh, "wait", max(0, wait))
-	if !after.IsZero() {
-		query.Set("max-stale", max(0, time.Since(after)).Round(time.Millisecond).String())
+	var headers []string
+	switch left := time.Until(after); {
+	case after.IsZero():
+	case left > 0:
+		headers = []string{"Cache-Control", fmt.Sprint("min-fresh=", min(int64(math.Ceil(left.Seconds())), math.MaxInt32))}
+	default:
+		query.Set("max-stale", (-left).Round(time.Millisecond).String())
 	}
-	answer, err := c.send(ctx, http.MethodGet, pathOf("cache", key), query, nil)
+	answer, err := c.send(ctx, http.MethodGet, pathOf("cache", key), query, nil, headers...)
 	if err != nil {
 		return CacheValue{}, err
 	}

@@ -120,6 +120,24 @@ func TestCache(t *testing.T) {
 	}
 }
 
+// TestCacheGetInFuture: a copy that ends before the caller may do without it is not given: it is fetched.
+func TestCacheGetInFuture(t *testing.T) {
+	fetched := 0
+	c := newCache(t, func(context.Context, cache.Fetch) (cache.Value, error) {
+		fetched++
+		return cache.Value{Data: []byte("v"), TTL: time.Duration(fetched) * time.Hour}, nil
+	})
+	for _, ask := range []struct {
+		after   time.Duration
+		fetched int
+	}{{0, 1}, {30 * time.Minute, 1}, {90 * time.Minute, 2}, {-time.Hour, 2}} {
+		got, err := c.CacheGet(t.Context(), "k", time.Now().Add(ask.after), false, time.Minute)
+		if err != nil || fetched != ask.fetched || time.Until(got.Expire) < ask.after {
+			t.Errorf("after %v: expires in %v, fetched %d times, %v; want %d", ask.after, time.Until(got.Expire), fetched, err, ask.fetched)
+		}
+	}
+}
+
 // TestCacheWaits: without a deadline of its caller's, a call lasts as long as the server may wait, and longer.
 func TestCacheWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

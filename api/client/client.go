@@ -215,8 +215,8 @@ func contentOf(body any) (content, error) {
 	return content{"application/json", text}, err
 }
 
-// send returns an answer that is no error. path is escaped already.
-func (c *Client) send(ctx context.Context, method, path string, query url.Values, body any) (*http.Response, error) {
+// send returns an answer that is no error. path is escaped already; headers are names and values in turn.
+func (c *Client) send(ctx context.Context, method, path string, query url.Values, body any, headers ...string) (*http.Response, error) {
 	target := strings.TrimSuffix(c.base.String(), "/") + path
 	if len(query) > 0 {
 		target += "?" + query.Encode()
@@ -236,6 +236,9 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	}
 	if sent.kind != "" {
 		r.Header.Set("Content-Type", sent.kind)
+	}
+	for pair := range slices.Chunk(headers, 2) {
+		r.Header.Set(pair[0], pair[1])
 	}
 	if c.token != "" {
 		r.Header.Set("Authorization", "Bearer "+c.token)
