@@ -24,7 +24,7 @@
 // Secrets ([Secret], including the URLs of webhooks) appear in no name, answer,
 // error or printed configuration, even if a receiver repeats them.
 //
-// Every delivery ends with its context, after a minute at the latest. Sinks do not wait for
+// Every delivery ends with its context, or after a minute where that has no deadline. Sinks do not wait for
 // each other.
 //
 // # What it does not promise

@@ -78,8 +78,11 @@ func (s *sink) Semantics() dispatch.Semantics {
 
 // Submit implements [dispatch.Target].
 func (s *sink) Submit(ctx context.Context, a dispatch.Assignment) dispatch.Answer {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, patience)
+		defer cancel()
+	}
 	m, err := message(a.Payload)
 	if err != nil {
 		return dispatch.Answer{Outcome: dispatch.InvalidMessage, Detail: "no alarm: " + untrusted.Words(err.Error())}

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -290,4 +291,22 @@ func TestSecretsAreNotShown(t *testing.T) {
 			t.Errorf("shown: %s", s)
 		}
 	}
+}
+
+// TestDeadlineOfDelivery: the time-out that a sink is configured with counts, also when it is long.
+func TestDeadlineOfDelivery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, c := range map[string]struct{ given, want time.Duration }{"configured": {2 * time.Minute, 2 * time.Minute}, "none": {0, time.Minute}} {
+			ctx := t.Context()
+			if c.given > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, c.given)
+				defer cancel()
+			}
+			start := time.Now()
+			if sink.SubmitTo(ctx, func(ctx context.Context) { <-ctx.Done() }, batch(t, onset())); time.Since(start) != c.want {
+				t.Errorf("%s: the delivery had %v, want %v", name, time.Since(start), c.want)
+			}
+		}
+	})
 }
