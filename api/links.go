@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/monitor"
 )
 
@@ -76,7 +77,7 @@ func (p *monitorPart) acknowledgePage(w http.ResponseWriter, r *http.Request) er
 	if err != nil {
 		return err
 	}
-	return writeAcknowledgePage(w, alarm)
+	return writeAcknowledgePage(w, alarm, http.StatusOK, "")
 }
 
 func (p *monitorPart) acknowledgeByLink(w http.ResponseWriter, r *http.Request) error {
@@ -89,8 +90,9 @@ func (p *monitorPart) acknowledgeByLink(w http.ResponseWriter, r *http.Request) 
 		if name := strings.TrimSpace(r.FormValue("by")); name != "" {
 			by = name + " by link"
 		}
-		if alarm.Acknowledged, err = requesterOf(r, by); err != nil {
-			return err
+		if alarm.Acknowledged, err = requesterOf(r, by); err != nil { // whoever follows a link reads no JSON
+			alarm.Acknowledged = ""
+			return writeAcknowledgePage(w, alarm, http.StatusBadRequest, "<p>"+html.EscapeString(strings.TrimPrefix(err.Error(), lease.ErrInvalid.Error()+": "))+".")
 		}
 		a := monitor.Action{Type: monitor.ActionAcknowledge, Alarm: alarm.ID, Who: alarm.Acknowledged, Note: "by the link in its alarm"}
 		if err := p.table.ApplyAction(r.Context(), a); err != nil {
@@ -98,20 +100,22 @@ func (p *monitorPart) acknowledgeByLink(w http.ResponseWriter, r *http.Request) 
 		}
 		p.snapshot.invalidate()
 	}
-	return writeAcknowledgePage(w, alarm)
+	return writeAcknowledgePage(w, alarm, http.StatusOK, "")
 }
 
-func writeAcknowledgePage(w http.ResponseWriter, alarm monitor.Alarm) error {
+// writeAcknowledgePage shows an alarm, with the form while nobody has acknowledged it; above is HTML that stands over the form.
+func writeAcknowledgePage(w http.ResponseWriter, alarm monitor.Alarm, status int, above string) error {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Referrer-Policy", "same-origin") // with less, browsers do not say that the form is this page's
-	state := acknowledgeForm
+	state := above + acknowledgeForm
 	switch {
 	case !alarm.Ended.IsZero():
 		state = "<p>It ended at " + alarm.Ended.UTC().Format(pageTime) + "."
 	case alarm.Acknowledged != "":
 		state = "<p>Acknowledged by " + html.EscapeString(alarm.Acknowledged) + ". No more reminders are sent."
 	}
+	w.WriteHeader(status)
 	_, err := fmt.Fprintf(w, acknowledgeFrame, html.EscapeString(cmp.Or(alarm.Source, alarm.Group)), html.EscapeString(alarm.Check),
 		html.EscapeString(string(alarm.Reason)), alarm.Started.UTC().Format(pageTime), state)
 	return err

@@ -49,6 +49,14 @@ func TestAcknowledgeByLink(t *testing.T) {
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	r.Header.Set("Sec-Fetch-Site", "cross-site")
 	send(t, g.s, r).want(403, "cross_origin")
+	for _, name := range []string{"J%C3%BCrgen+%3Cb%3E", "Ann+Tokens"} { // the form again, with what is wrong
+		r = request(t.Context(), "POST", path, "by="+name)
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		a := send(t, g.s, r)
+		if a.Status != 400 || !strings.Contains(a.Body, "<button>") || strings.Contains(a.Body, "<b>") || !strings.Contains(a.Body, "ASCII") && !strings.Contains(a.Body, "leave token") || acknowledged() != "" {
+			t.Errorf("by=%s: %d %s, acknowledged by %q", name, a.Status, a.Body, acknowledged())
+		}
+	}
 	r = request(t.Context(), "POST", path, "by=Ann+Example")
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	a := send(t, g.s, r)
