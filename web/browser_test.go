@@ -31,6 +31,7 @@ func TestInBrowser(t *testing.T) {
 		{"many", testMany},
 		{"actions", testActions},
 		{"source", testSource},
+		{"dots", testDots},
 		{"charts", testCharts},
 		{"rates", testRates},
 		{"demonstration", testDemo},

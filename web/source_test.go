@@ -60,3 +60,20 @@ func testSource(t *testing.T, b *webtest.Browser) {
 		}
 	}
 }
+
+// testDots: a browser takes the steps "." and ".." out of a path, and a request for the job ".." would be one for all jobs.
+func testDots(t *testing.T, b *webtest.Browser) {
+	s := newStage(t)
+	p := b.Page(t, 1440, 900, "light")
+	p.Open(s.url(""))
+	live(p)
+	for path, refused := range map[string]bool{
+		"/v1/jobs/..": true, "/v1/jobs/./pause?by=x": true, "/v1/jobs/%2E%2e": true, "/v1/history?limit=1": false, "/v1/history?subject=a/../b": false,
+	} {
+		var said string
+		p.Eval(fmt.Sprintf(`import('./stream.js').then((m) => m.ask(%q)).then(() => '', (err) => err.message)`, path), &said)
+		if strings.Contains(said, "command line") != refused {
+			t.Errorf("%s: %q", path, said)
+		}
+	}
+}

@@ -14,6 +14,8 @@ const longest = { look: 30_000, act: 90_000 };
 // an error becomes an Error with the server's own words. It has a deadline, or a signal of the caller's: on a connection that
 // only drops packets an answer never comes, and the page would show old figures as if they were new.
 export async function ask(path, options = {}) {
+  // A browser takes these steps out of a path, escaped or not, and would ask about something else.
+  if (path.split('?', 1)[0].split('/').some((step) => /^(\.|%2e){1,2}$/i.test(step))) throw new Error('A browser cannot send the name "." or "..": use the command line, such as understudy job or understudy queue.');
   const headers = { ...options.headers };
   if (token()) headers.Authorization = `Bearer ${token()}`;
   const signal = options.signal || AbortSignal.timeout(options.method ? longest.act : longest.look);
