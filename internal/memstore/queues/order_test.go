@@ -39,7 +39,7 @@ func TestOrderCatches(t *testing.T) {
 				for range 5 {
 					s := broken
 					s.Memory, s.count = NewMemory(NewSessions(), nil), new(atomic.Int64)
-					limits := dispatchtest.Concurrent{Batches: 40, Clear: 3 * time.Second}
+					limits := dispatchtest.Concurrent{Messages: 40, Clear: 3 * time.Second}
 					if problem := dispatchtest.FindDisorder(t.Context(), func() dispatchtest.Store { return s }, limits); problem != "" {
 						t.Logf("caught: %.300s", problem)
 						return
