@@ -118,10 +118,15 @@ func RunWork(ctx context.Context, cfg Config, held *lease.HeldLease, work Work) 
 }
 
 // Run campaigns again whenever the role was lost, resigned or had to move, until the
-// work returns by itself, ctx ends, or the keeper cannot continue. After resigning, it lets others go first.
+// work returns by itself, ctx ends, or the keeper cannot continue. After resigning, it lets others go first; after a loss
+// under a session that is still valid, it pauses for an interval.
 func Run(ctx context.Context, cfg Config, work Work) error {
 	for {
-		err := Campaign(ctx, cfg, work)
+		var session *lease.ActiveSession // of the term, if there was one
+		err := Campaign(ctx, cfg, func(ctx context.Context, term Term) error {
+			session = term.Session
+			return work(ctx, term)
+		})
 		switch {
 		case ctx.Err() != nil:
 			return err
@@ -129,7 +134,12 @@ func Run(ctx context.Context, cfg Config, work Work) error {
 			if err := LetOthers(ctx, cfg); err != nil {
 				return err
 			}
-		case errors.Is(err, lease.ErrLost) || errors.Is(err, ErrMoved):
+		case errors.Is(err, lease.ErrLost):
+			// What ended this term, such as the end of the program's watcher, may end the next one as soon: do not spin.
+			if session != nil && session.Valid() && !lease.Sleep(ctx, cfg.Keeper.Clock(), cfg.Keeper.Timing().Interval) {
+				return context.Cause(ctx)
+			}
+		case errors.Is(err, ErrMoved):
 		default:
 			return err
 		}

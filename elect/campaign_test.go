@@ -143,6 +143,27 @@ func TestRunCampaignsAgainAfterALoss(t *testing.T) {
 	})
 }
 
+// Work that loses the role by itself, under a session that stays good, is not started again without a pause.
+func TestRunPausesAfterALossUnderAValidSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := start(t, memory.New(nil), "a")
+		terms := 0
+		c := a.run(t, elect.Run, elect.Config{Role: "r"}, func(context.Context, elect.Term) error {
+			if terms++; terms > 100 {
+				return errStop
+			}
+			return fmt.Errorf("%w: its watcher was killed", lease.ErrLost)
+		})
+		time.Sleep(10*timing.Interval + timing.Interval/2)
+		if err := c.result(); !errors.Is(err, errStop) {
+			t.Errorf("Run returned %v", err)
+		}
+		if terms != 11 {
+			t.Errorf("%d terms in ten intervals, want 11", terms)
+		}
+	})
+}
+
 func TestWorkEndsByItself(t *testing.T) {
 	failed := errors.New("disk on fire")
 	for name, c := range map[string]struct {
