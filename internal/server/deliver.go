@@ -45,6 +45,9 @@ func RunQueue(ctx context.Context, h *instance.Host, q *settings.Queue, name str
 		if err != nil {
 			return err
 		}
+		// Here, and not in deliver: a server is ready when all its parts are.
+		sdnotify.Ready()
+		defer context.AfterFunc(ctx, sdnotify.Stopping)()
 		return deliver(ctx, h.Log, queues, d, q, front)
 	})
 }
@@ -61,8 +64,6 @@ func deliver(ctx context.Context, log *slog.Logger, queues store.Queues, d *disp
 		}
 	}()
 	defer func() { cancel(nil); <-ended }()
-	sdnotify.Ready()
-	defer context.AfterFunc(ctx, sdnotify.Stopping)()
 	if err := d.Run(ctx); err != nil {
 		return err
 	}

@@ -8,11 +8,16 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/understudy-ha/understudy/claim"
+	"github.com/understudy-ha/understudy/dispatch"
+	"github.com/understudy-ha/understudy/internal/instance"
 	"github.com/understudy-ha/understudy/internal/settings"
+	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store/memory"
 )
 
@@ -63,5 +68,46 @@ func TestFrontLeavesFiles(t *testing.T) {
 		if answer, _ := io.ReadAll(c); len(answer) > 0 {
 			t.Errorf("one connection too many was answered: %s", answer)
 		}
+	}
+}
+
+// A queue of a server does not tell systemd that the server is ready: other parts may still be loading.
+func TestQueueDoesNotSpeakForItsServer(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "notify")
+	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	t.Setenv("NOTIFY_SOCKET", path)
+	st, windows := memory.New(nil), claim.Windows{First: 30 * time.Second, Second: 3 * time.Minute}
+	k, err := lease.NewKeeper(lease.KeeperConfig{Store: st, Instance: lease.NewInstance("a", ""), Timing: windows.Timing()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := &settings.Queue{Queue: "q", Exec: &settings.Exec{Command: []string{"cat"}}}
+	to, err := cfg.Target()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := dispatch.New(dispatch.Config{Name: "q", Keeper: k, Claims: st.Claims(), Queue: st.Queue(), Target: to, Windows: windows})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	q := servedQueue{host: &instance.Host{Log: slog.New(slog.DiscardHandler)}, cfg: cfg, queues: st, dispatcher: d}
+	_ = q.run(ctx)
+	end, err := net.Dial("unixgram", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end.Close()
+	if _, err := io.WriteString(end, "end of the test"); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, 1000)
+	if n, err := l.Read(got); err != nil || string(got[:n]) != "end of the test" {
+		t.Errorf("systemd was told %q (%v)", got[:n], err)
 	}
 }
