@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/understudy-ha/understudy/api"
-	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/internal/backoff"
 	"github.com/understudy-ha/understudy/internal/instance"
 	"github.com/understudy-ha/understudy/internal/memtrim"
@@ -291,26 +290,6 @@ func trim(ctx context.Context, st store.Store, keep int, log *slog.Logger) error
 			log.Warn("the history could not be trimmed", "err", err)
 		} else if n > 0 {
 			log.Debug("history trimmed", "events", n)
-		}
-	})
-	return nil
-}
-
-// forgetInterval is how often vacant roles are looked for.
-const forgetInterval = time.Hour
-
-// forgetVacant deletes roles and leases that nobody has any more. Each server does: the others find nothing to delete.
-func (s *served) forgetVacant(ctx context.Context) error {
-	if s.cfg.ForgetAfter < 0 {
-		return nil
-	}
-	by := fmt.Sprintf("%s: vacant for %s", s.cfg.Name, termtext.Duration(s.cfg.ForgetAfter))
-	each(ctx, min(forgetInterval, s.cfg.ForgetAfter), func() {
-		n, err := elect.ForgetVacant(ctx, s.store, lease.BootClock(), s.cfg.ForgetAfter, by)
-		if err != nil && ctx.Err() == nil {
-			s.host.Log.Warn("vacant roles could not be forgotten", "err", err)
-		} else if n > 0 {
-			s.host.Log.Info("vacant roles and leases forgotten", "leases", n)
 		}
 	})
 	return nil
