@@ -51,6 +51,11 @@ func (r *reloader) once(ctx context.Context) {
 		if err := r.cert.reload(); err != nil {
 			log.Error("the certificate stays as it was", "err", err)
 		}
+		if r.cfg.TLSClientCA == next.TLSClientCA { // else the key is reported, as each one is that has changed
+			if clients, err := next.ClientCAs(); err == nil && clients != nil && !clients.Equal(r.cert.clients) {
+				log.Warn("tls_client_ca: the CA in the file has changed; takes effect after a restart", "file", next.TLSClientCA)
+			}
+		}
 	}
 	for _, key := range settings.Changed(r.cfg, next) {
 		if r.apply(ctx, key, next) {

@@ -130,3 +130,36 @@ func TestReloadOfAnEmptyFile(t *testing.T) {
 		t.Errorf("roles %v, said %s", r.cfg.Roles, said.String())
 	}
 }
+
+// The CA of client certificates is read at the start: a reload that finds another one in the file says that it waits for a restart.
+func TestReloadNoticesAnotherClientCA(t *testing.T) {
+	dir, ends := t.TempDir(), time.Now().Add(time.Hour)
+	certFile, keyFile, caFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), filepath.Join(dir, "ca.pem")
+	pair, key := pemPair(t, 1, ends)
+	ca, _ := pemPair(t, 2, ends)
+	put(t, certFile, pair)
+	put(t, keyFile, key)
+	put(t, caFile, ca)
+	var text strings.Builder
+	log := slog.New(slog.NewTextHandler(&text, nil))
+	cfg := &settings.Server{TLSCert: certFile, TLSKey: keyFile, TLSClientCA: caFile}
+	cert, err := openCertificate(certFile, keyFile, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cert.clients, err = cfg.ClientCAs(); err != nil {
+		t.Fatal(err)
+	}
+	r := &reloader{
+		served: &served{host: &instance.Host{Log: log}, entrance: &entrance{cert: cert}, cfg: cfg},
+		Reload: Reload{Load: func() (*settings.Server, error) { next := *cfg; return &next, nil }},
+	}
+	if r.once(t.Context()); strings.Contains(text.String(), "tls_client_ca") {
+		t.Errorf("the same CA: %s", text.String())
+	}
+	other, _ := pemPair(t, 3, ends)
+	put(t, caFile, other)
+	if r.once(t.Context()); !strings.Contains(text.String(), "tls_client_ca: the CA in the file has changed; takes effect after a restart") {
+		t.Errorf("another CA: %s", text.String())
+	}
+}
