@@ -3,6 +3,7 @@ package job
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/understudy-ha/understudy/lease"
@@ -70,6 +71,7 @@ func (r *runner) define(ctx context.Context, o Offer) error {
 	if r.past[o.Name] {
 		return nil
 	}
+	level := slog.LevelWarn
 	for retry := r.retry(); ; {
 		j, err := r.change(ctx, o.Name, Define(o.Name, o.Definition))
 		switch {
@@ -82,10 +84,11 @@ func (r *runner) define(ctx context.Context, o Offer) error {
 			r.past[o.Name] = true
 			r.log.Warn("the job is not offered: its date has passed", "job", o.Name, "schedule", o.Definition.Schedule)
 			return nil
-		case errors.Is(err, lease.ErrInvalid):
+		case errors.Is(err, lease.ErrInvalid), errors.Is(err, lease.ErrDamaged), errors.Is(err, lease.ErrTwoHosts): // no retry helps
 			return err
 		}
-		r.log.Warn("the job cannot be stored; trying again", "job", o.Name, "err", err)
+		r.log.Log(ctx, level, "the job cannot be stored; trying again", "job", o.Name, "err", err)
+		level = slog.LevelDebug // once per outage
 		if !retry.Wait(ctx) {
 			return context.Cause(ctx)
 		}

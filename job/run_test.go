@@ -639,3 +639,45 @@ func TestKeeperThatCannotContinue(t *testing.T) {
 		}
 	})
 }
+
+// refusingJobs refuses each change, with an error.
+type refusingJobs struct {
+	job.Store
+	err error
+}
+
+func (s refusingJobs) Change(context.Context, string, job.Decision) (job.Job, error) {
+	return job.Job{}, s.err
+}
+
+// A job that cannot be stored is tried again, with one warning for the whole outage, unless no retry can help.
+func TestOfferThatCannotBeStored(t *testing.T) {
+	for name, c := range map[string]struct {
+		err      error
+		warnings int
+		ends     bool
+	}{"no store": {lease.ErrUnavailable, 1, false}, "damaged": {lease.ErrDamaged, 0, true}, "two hosts": {lease.ErrTwoHosts, 0, true}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				st, text := memory.New(nil), new(strings.Builder)
+				k, err := lease.NewKeeper(lease.KeeperConfig{Store: st, Roster: st, Instance: lease.NewInstance("a", ""), Timing: timing, Clock: &leasetest.BubbleClock{}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+				defer stop()
+				began := time.Now()
+				err = job.Serve(ctx, job.Config{
+					Keeper: k, Store: refusingJobs{st.Jobs(), c.err}, Logger: slog.New(slog.NewTextHandler(text, nil)),
+					Offers: []job.Offer{{Name: "j", Definition: every("1h"), Work: quick}},
+				})
+				if ended := time.Since(began) < time.Minute; ended != c.ends || c.ends && !errors.Is(err, c.err) {
+					t.Errorf("Serve returned %v after %v", err, time.Since(began))
+				}
+				if n := strings.Count(text.String(), "level=WARN"); n != c.warnings {
+					t.Errorf("%d warnings, want %d", n, c.warnings)
+				}
+			})
+		})
+	}
+}
