@@ -63,7 +63,8 @@ func (e *execution) work(ctx context.Context, term elect.Term) error {
 		return nil // another instance was faster
 	}
 	out := new(tail)
-	e.task = &Task{Job: e.offer.Name, Run: run, Session: term.Session, Output: out}
+	stopped := sync.OnceValue(func() bool { return ctx.Err() != nil })
+	e.task = &Task{Job: e.offer.Name, Run: run, Session: term.Session, Output: out, stopped: stopped}
 	log := e.log.With("scheduled", run.Scheduled, "attempt", run.Attempt)
 	log.Info("run started", "late_ms", j.Late(run).Milliseconds())
 
@@ -79,11 +80,11 @@ func (e *execution) work(ctx context.Context, term elect.Term) error {
 	// What the release stores if the work panics: a run that has started is not given back.
 	e.through.finish = Finish(run.Scheduled, run.Term, Result{State: Failed, Why: "the work panicked"})
 	err = e.offer.Work(ctx, *e.task)
-	stopped := ctx.Err() != nil
+	wasStopped := stopped()
 	endAside()
 	beside.Wait()
 
-	result := resultOf(err, stopped, context.Cause(ctx))
+	result := resultOf(err, wasStopped, context.Cause(ctx))
 	e.putLastOutput(ctx, out)
 	e.through.finish = Finish(run.Scheduled, run.Term, result) // which the release stores
 	log.Log(ctx, levelOf(result.State), "run ended", "state", result.State, "why", result.Why)

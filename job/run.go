@@ -85,6 +85,16 @@ type Task struct {
 	Session *lease.ActiveSession
 	// Output keeps the end of what is written to it: see [MaxTail].
 	Output io.Writer
+
+	stopped func() bool // whether the work's context had ended when this was first called
+}
+
+// MarkEnded says that the work has ended, before it returns: that its context ends later does not count. Work that passes on the rest
+// of its output calls it first.
+func (t Task) MarkEnded() {
+	if t.stopped != nil {
+		t.stopped()
+	}
 }
 
 // Work is what a job does. It returns soon after ctx is cancelled, the cause of which tells why: lease.ErrLost,

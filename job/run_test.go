@@ -640,6 +640,31 @@ func TestKeeperThatCannotContinue(t *testing.T) {
 	})
 }
 
+// A run whose work has ended in time succeeded, however long it takes to pass on what the work has left.
+func TestDeadlineAfterTheEndOfTheWork(t *testing.T) {
+	for name, c := range map[string]struct {
+		marks bool
+		state job.State
+	}{"ended before": {true, job.Succeeded}, "ends at it": {false, job.TimedOut}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t, func(ctx context.Context, task job.Task) error {
+					if c.marks {
+						task.MarkEnded()
+					}
+					<-ctx.Done()
+					return nil
+				})
+				def := every("1h")
+				def.DeadlineMS = 10_000
+				s.node("a", def)
+				time.Sleep(time.Hour + time.Minute)
+				s.want(c.state)
+			})
+		})
+	}
+}
+
 // refusingJobs refuses each change, with an error.
 type refusingJobs struct {
 	job.Store

@@ -42,6 +42,7 @@ func (p *Program) RunJob(ctx context.Context, t job.Task) error {
 		"UNDERSTUDY_ID="+t.Instance.ID,
 		"UNDERSTUDY_NAME="+t.Instance.Name,
 		"UNDERSTUDY_TERM="+strconv.FormatInt(t.Term, 10))
+	t.MarkEnded()
 	_, _ = out.Close(), errOut.Close()
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 	defer cancel()
