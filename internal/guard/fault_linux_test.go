@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -439,4 +440,51 @@ func TestAfterwardsOfASlowEnd(t *testing.T) {
 			g.allDead()
 		})
 	}
+}
+
+// Once the program was reaped, its process id may be that of a stranger's group: no signal goes there.
+func TestReusedProcessIDIsLeftAlone(t *testing.T) {
+	watched(t)
+	in, toStranger, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fromStranger, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeAll([]*os.File{toStranger, fromStranger}) // which ends the stranger
+	// Its parent ends at once: it is not below this process.
+	cmd := exec.Command("sh", "-c", "setsid sh -c 'echo $$; exec cat' <&3 >&4 2>/dev/null &")
+	cmd.ExtraFiles = []*os.File{in, out}
+	err = cmd.Run()
+	closeAll([]*os.File{in, out})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := fromStranger.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	answers := bufio.NewReader(fromStranger)
+	line, err := answers.ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger, err := strconv.Atoi(strings.TrimSpace(line))
+	if err != nil || descendsFrom(os.Getpid(), stranger) {
+		t.Fatalf("the stranger is %q, below this process: %v", line, err)
+	}
+	w := &watcher{child: stranger, ended: true}
+	w.signalTree(terminate)
+	w.signalTree(kill)
+	if _, err := toStranger.WriteString("alive\n"); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := answers.ReadString('\n'); line != "alive\n" {
+		t.Errorf("the stranger was signalled: it says %q, %v", line, err)
+	}
+}
+
+func descendsFrom(root, pid int) bool {
+	return slices.ContainsFunc(descendants(root), func(p process) bool { return p.pid == pid })
 }

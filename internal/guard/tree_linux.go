@@ -78,11 +78,14 @@ func (a *alarm) set(at time.Duration) {
 	}
 }
 
+// groupIsKept: descendants are found without their group, so that it need not be signalled when its first process is gone.
+const groupIsKept = false
+
 // terminateAll sends SIGTERM to all descendants, lets those that are stopped see it, and
-// tells how many there are.
+// tells how many there are. program is 0 when it was reaped.
 func terminateAll(program int) int {
 	all := descendants(os.Getpid())
-	if len(all) == 0 {
+	if len(all) == 0 && program != 0 {
 		_ = unix.Kill(-program, unix.SIGTERM)
 	}
 	for _, p := range all {
@@ -99,7 +102,7 @@ func terminateAll(program int) int {
 // none reacts to the end of another. Whole process groups come first: the kernel
 // signals one without letting a fork slip through. A group below a watcher has no
 // members elsewhere, as the watcher began a new session. Process ids are used
-// again only after all the others: none changes its owner in between.
+// again only after all the others: none changes its owner in between. program, which may be hidden from /proc, is 0 when it was reaped.
 func killAll(program int) {
 	all := descendants(os.Getpid())
 	own := unix.Getpgrp()

@@ -56,6 +56,9 @@ func newAlarm() (*alarm, error) {
 
 func (a *alarm) set(at time.Duration) { a.timer.Reset(at - now()) }
 
+// groupIsKept: the group is all that is known of what the program has started. While a process is in it, no other gets its number.
+const groupIsKept = true
+
 func terminateAll(program int) int {
 	_ = unix.Kill(-program, unix.SIGTERM)
 	_ = unix.Kill(-program, unix.SIGCONT)

@@ -345,12 +345,21 @@ func (w *watcher) signalTree(a action) {
 	case terminate:
 		// Only the inner watcher sends SIGTERM; the outer one would only repeat it.
 		if w.task.further == 0 {
-			w.countProcesses(terminateAll(w.child))
+			w.countProcesses(terminateAll(w.program()))
 		}
 	case kill:
-		killAll(w.child)
+		killAll(w.program())
 	case nothing:
 	}
+}
+
+// program is the process whose group is to be signalled, whatever else is: 0 once it was reaped, when its number may be that of
+// another program's group.
+func (w *watcher) program() int {
+	if w.ended && !groupIsKept {
+		return 0
+	}
+	return w.child
 }
 
 // reap records children that have ended, and reports whether none is left. Then there is
