@@ -81,6 +81,9 @@ func (a *alarm) set(at time.Duration) {
 // groupIsKept: descendants are found without their group, so that it need not be signalled when its first process is gone.
 const groupIsKept = false
 
+// leftBehind reports whether the program's group is alive: whoever is becomes the watcher's child, and is waited for as that.
+func leftBehind(int) bool { return false }
+
 // terminateAll sends SIGTERM to all descendants, lets those that are stopped see it, and
 // tells how many there are. program is 0 when it was reaped.
 func terminateAll(program int) int {

@@ -59,6 +59,9 @@ func (a *alarm) set(at time.Duration) { a.timer.Reset(at - now()) }
 // groupIsKept: the group is all that is known of what the program has started. While a process is in it, no other gets its number.
 const groupIsKept = true
 
+// leftBehind reports whether a process of the program's group is alive after the program, which was reaped.
+func leftBehind(program int) bool { return unix.Kill(-program, 0) != unix.ESRCH }
+
 func terminateAll(program int) int {
 	_ = unix.Kill(-program, unix.SIGTERM)
 	_ = unix.Kill(-program, unix.SIGCONT)

@@ -263,7 +263,8 @@ func (w *watcher) run() {
 	go w.awaitOrders()
 	for {
 		w.readOrders()
-		if w.reap() {
+		reaped := w.reap()
+		if reaped && !leftBehind(w.child) {
 			break
 		}
 		happened := tick
@@ -271,7 +272,11 @@ func (w *watcher) run() {
 			happened = programEnded // and left others behind
 		}
 		w.signalTree(w.step(now(), happened))
-		w.alarm.set(w.wake())
+		wake := w.wake()
+		if reaped { // no SIGCHLD will tell that the rest has ended
+			wake = min(wake, now()+laterPause)
+		}
+		w.alarm.set(wake)
 		select {
 		case <-w.ready:
 		case <-w.alarm.late:
