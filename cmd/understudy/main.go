@@ -20,6 +20,8 @@ func main() {
 		os.Exit(guard.Watch(os.Args[2:]))
 	}
 	if len(os.Args) == 2 && os.Args[1] == instance.ReleaseArg {
+		// The watcher ignored it before it became this process, but Go's runtime does not inherit that.
+		signal.Ignore(syscall.SIGTERM)
 		if instance.ReleaseFor(context.Background(), os.Stdin) != nil {
 			os.Exit(1) // nobody is left to tell; the lease lapses
 		}
