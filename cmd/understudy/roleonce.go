@@ -47,7 +47,11 @@ func (a *app) roleOnce(ctx context.Context, job string, argv []string, every tim
 	return a.runProgram(ctx, &f, argv, true, func(ctx context.Context, _ store.Store, k *lease.Keeper, program *instance.Program) error {
 		cfg := elect.OnceConfig{Keeper: k, Job: job, Every: every, StopGrace: f.role.StopGrace, Overrun: program.Overrun, Logger: a.Log}
 		for {
-			err := elect.Once(ctx, cfg, program.Run)
+			worked := false
+			err := elect.Once(ctx, cfg, func(ctx context.Context, term elect.Term) error {
+				worked = true
+				return program.Run(ctx, term)
+			})
 			var child instance.Exit
 			switch {
 			case ctx.Err() != nil:
@@ -56,8 +60,12 @@ func (a *app) roleOnce(ctx context.Context, job string, argv []string, every tim
 				a.Log.Warn("the job failed", "role", job, "exit", child.Code)
 			case errors.Is(err, lease.ErrLost), errors.Is(err, lease.ErrResign):
 				a.Log.Warn("the job was stopped", "role", job, "err", err)
-			case err != nil:
+			case err != nil && !worked: // the settings are not valid, or the session cannot go on
 				return err
+			case err != nil:
+				// It could not be started, as on a host that is short of processes or files, or not be guarded. The
+				// next try is a period away.
+				a.Log.Warn("the job failed", "role", job, "err", err)
 			}
 		}
 	})
