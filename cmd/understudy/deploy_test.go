@@ -94,8 +94,8 @@ func TestSystemdUnits(t *testing.T) {
 		if !strings.Contains(text, "\nUser=understudy\n") && strings.Contains(text, "-file /etc/understudy/") {
 			t.Errorf("%s: its user cannot read files in /etc/understudy", path)
 		}
-		// The end of the main process must not be that of everything that runs beside it.
-		for _, want := range []string{"NoNewPrivileges=yes", "ProtectSystem=strict", "StateDirectory=", "KillMode=process\n"} {
+		// The end of the main process, or of one program, must not be that of everything that runs beside it.
+		for _, want := range []string{"NoNewPrivileges=yes", "ProtectSystem=strict", "StateDirectory=", "KillMode=process\n", "OOMPolicy=continue\n"} {
 			if !strings.Contains(text, "\n"+want) {
 				t.Errorf("%s has no %s", path, want)
 			}
