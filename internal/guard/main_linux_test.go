@@ -105,9 +105,9 @@ func guardProgram(args []string) int {
 		fmt.Println("failed", err)
 		return 1
 	}
-	fmt.Println("started", p.pid)
 	hangUp := make(chan os.Signal, 1)
-	signal.Notify(hangUp, syscall.SIGUSR1)
+	signal.Notify(hangUp, syscall.SIGUSR1) // before the test can send it: else it is lost
+	fmt.Println("started", p.pid)
 	for tick := time.Tick(50 * time.Millisecond); ; {
 		select {
 		case <-tick:
