@@ -136,6 +136,7 @@ func (w *monitorWorld) cutOff() {
 		w.judge.trace("%s is cut off for %v", n.name, d)
 		n.cut.Store(true)
 		n.heals.Store(time.Now().Add(d).UnixNano())
+		w.judge.hindered(n, time.Now().Add(d))
 		w.health.up(time.Now().Add(d + 4*time.Second))
 		time.AfterFunc(d, func() { n.cut.Store(false) })
 	}
@@ -146,6 +147,7 @@ func (w *monitorWorld) freeze() {
 		d := w.dice.upTo([]time.Duration{2 * time.Second, 4 * w.setup.First, time.Minute}[w.dice.n(3)])
 		w.judge.trace("%s is frozen for %v", n.name, d)
 		n.gate.freeze(d)
+		w.judge.hindered(n, n.frozenUntil())
 		w.health.up(time.Now().Add(d + 4*time.Second))
 	}
 }

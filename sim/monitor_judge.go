@@ -80,11 +80,12 @@ type sending struct {
 	again  bool
 	sent   time.Time
 	open   bool
-	acked  time.Time // zero when it was not
-	until  time.Time // it may be stored, when nobody knows
-	copies bool      // it was said again, elsewhere, when it was not answered
-	late   time.Time // until when an instance that was stopped may store it still
-	own    time.Time // by its sender's clock
+	acked  time.Time                  // zero when it was not
+	until  time.Time                  // it may be stored, when nobody knows
+	copies bool                       // it was said again, elsewhere, when it was not answered
+	late   time.Time                  // until when an instance that was stopped may store it still
+	held   map[*monitorNode]time.Time // by instances that did not answer, each until when
+	own    time.Time                  // by its sender's clock
 	seq    int64
 }
 
@@ -212,10 +213,29 @@ func (j *monitorJudge) unanswered(n *sending, horizon time.Time) {
 }
 
 // tries notes that a try was not answered; late is until when it may be stored nevertheless.
-func (j *monitorJudge) tries(n *sending, late time.Time) {
+func (j *monitorJudge) tries(n *sending, by *monitorNode, late time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	n.copies, n.late = true, maxTime(n.late, late)
+	if n.held == nil {
+		n.held = map[*monitorNode]time.Time{}
+	}
+	n.held[by] = maxTime(late, time.Now().Add(lateBy))
+}
+
+// hindered notes that an instance is stopped or cut off until then. What it holds although its sender gave up
+// before that, it may store afterwards: "A heartbeat its sender gave up on may still be stored" (docs/monitor.md).
+func (j *monitorJudge) hindered(by *monitorNode, until time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, b := range j.sources {
+		for _, n := range b.notes {
+			if end, ok := n.held[by]; ok && !time.Now().After(end) {
+				n.held[by] = maxTime(end, until.Add(lateBy))
+				n.late = maxTime(n.late, n.held[by])
+			}
+		}
+	}
 }
 
 // steps steps the store's wall clock.

@@ -292,6 +292,7 @@ func (t nodeTable) ApplyChanges(ctx context.Context, cs []monitor.SourceChange) 
 		d := t.n.dice.upTo(5 * time.Second)
 		w.judge.trace("%s is frozen for %v before it acts", t.n.name, d)
 		t.n.gate.freeze(d)
+		w.judge.hindered(t.n, t.n.frozenUntil())
 		w.health.up(time.Now().Add(d + 4*time.Second))
 	}
 	return sends(ctx, t.n, func(ctx context.Context) ([]bool, error) { return t.n.world.judge.applies(ctx, t.n, cs, looked) })

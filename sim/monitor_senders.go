@@ -174,7 +174,7 @@ func (s *monitorSource) deliver(b monitor.Heartbeat, again bool) {
 		if !n.running() {
 			horizon, late = n.frozenUntil().Add(afterwards), n.frozenUntil().Add(lateBy)
 		}
-		w.judge.tries(note, late)
+		w.judge.tries(note, n, late)
 	}
 	w.judge.unanswered(note, horizon)
 }
