@@ -33,6 +33,7 @@ type poller struct {
 	s      *Server
 	series *series
 	wanted chan struct{} // a new stream wants the state
+	polled chan struct{} // is closed after the first poll
 
 	feed       *history.Feed // nil until the store has answered
 	info       store.Info
@@ -49,16 +50,19 @@ type poller struct {
 }
 
 func newPoller(s *Server) *poller {
-	return &poller{s: s, series: newSeries(), wanted: make(chan struct{}, 1)}
+	return &poller{s: s, series: newSeries(), wanted: make(chan struct{}, 1), polled: make(chan struct{})}
 }
 
 func (b *poller) run(ctx context.Context) {
 	sub := b.s.notifier.Subscribe()
 	defer sub.Close()
-	for {
+	for first := true; ; first = false {
 		started := time.Now()
 		shards := b.s.shards.changed()
 		b.poll(ctx)
+		if first {
+			close(b.polled)
+		}
 		if !waitForChange(ctx, minPollGap, nil, nil, nil) || !waitForChange(ctx, time.Until(started.Add(pollInterval)), sub.C(), b.wanted, shards) {
 			return
 		}

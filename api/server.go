@@ -112,6 +112,9 @@ func (s *Server) SetRoles(names []string) { s.roles.Store(&names) }
 // Handler answers all requests.
 func (s *Server) Handler() http.Handler { return s.router }
 
+// Polled is closed once the running server has tried to read the store. Before, /readyz says that it is not ready, whatever the store is.
+func (s *Server) Polled() <-chan struct{} { return s.poller.polled }
+
 // Run follows the store for the streams, /readyz and the metrics until ctx ends.
 // Then it ends every stream and every request that waits, and returns nil.
 func (s *Server) Run(ctx context.Context) error {

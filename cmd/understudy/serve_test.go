@@ -70,7 +70,8 @@ func TestFlagsOfServeHaveAnEffect(t *testing.T) {
 func TestServeTellsSystemd(t *testing.T) {
 	dir := t.TempDir()
 	file, socket := filepath.Join(dir, "understudy.yaml"), filepath.Join(dir, "notify")
-	if err := os.WriteFile(file, []byte("listen: 127.0.0.1:0\n"), 0o600); err != nil {
+	addr := realserver.FreeAddress(t)
+	if err := os.WriteFile(file, []byte("listen: "+addr+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
@@ -108,6 +109,11 @@ func TestServeTellsSystemd(t *testing.T) {
 		}
 	}
 	hears("READY=1")
+	if answer, err := http.Get("http://" + addr + "/readyz"); err != nil || answer.StatusCode != http.StatusOK {
+		t.Errorf("after READY=1, /readyz: %+v, %v", answer, err)
+	} else {
+		answer.Body.Close()
+	}
 	hears("WATCHDOG=1")
 	hears("WATCHDOG=1")
 	if err := server.Process.Signal(syscall.SIGHUP); err != nil {

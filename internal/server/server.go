@@ -81,6 +81,11 @@ func serveOn(ctx context.Context, h *instance.Host, cfg *settings.Server, e *ent
 	s.startLast(ctx, part)
 	e.Lead(s.server.Handler())
 	part("http", e.Wait)
+	// Who waits for READY=1 asks /readyz at once. The first poll has a deadline.
+	select {
+	case <-s.server.Polled():
+	case <-ctx.Done():
+	}
 	part("watchdog", func(ctx context.Context) error { return watchServer(ctx, e, s.keepers) })
 	h.Log.Info("serving", "url", cfg.Scheme()+"://"+e.Addr, "store", termtext.URL(h.StoreURL), "roles", len(cfg.Roles), "jobs", len(cfg.Jobs), "queues", len(cfg.Queues), "cache", cfg.Cache != nil,
 		"monitor", s.monitor != nil, "sentinel", e.sentinelAt(), "shards", len(cfg.Shards), "dns", e.sockets.where(), "hooks", len(cfg.Hooks))
