@@ -101,6 +101,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("%w: rate, max keys, streak, submit timeout, poll interval, undecided after and stop grace must be numbers, and cannot be negative", lease.ErrInvalid)
 	case c.OnFailure != OnFailureDefault && c.OnFailure != OnFailureBlock && c.OnFailure != OnFailureSkip && c.OnFailure != OnFailureRetry:
 		return fmt.Errorf("%w: on failure %q: use block, skip or retry", lease.ErrInvalid, c.OnFailure)
+	case c.OnFailure == OnFailureRetry && c.Retry.MaxAge > 0:
+		return fmt.Errorf("%w: a maximum age of %v: with on failure %q no message is given up", lease.ErrInvalid, c.Retry.MaxAge, c.OnFailure)
 	case c.Keeper.Timing() != c.Windows.Timing():
 		return fmt.Errorf("%w: the keeper's session has timing %v, and the windows need %v", lease.ErrInvalid, c.Keeper.Timing(), c.Windows.Timing())
 	case c.Target.Semantics().Deduplicates && !c.Target.Semantics().Resend:

@@ -17,10 +17,11 @@
 //	unknown     the target may have it; if the target has a status query, it is asked before the
 //	            message is sent again or given up
 //	committed   done
-//	invalid     the target refused it for good
-//	failed      given up: the attempts ran out, it was too old, or its address refused it
-//	            for five minutes. It blocks its key, unless OnFailure is skip or its address
-//	            refused it. One of unknown outcome stays unknown then, and blocks, unless
+//	invalid     the target refused it for good. It blocks its key if OnFailure is block, and
+//	            is sent again instead if that is retry
+//	failed      given up: the attempts ran out, one failed when it was older than MaxAge, or
+//	            its address refused it for five minutes. It blocks its key, unless OnFailure is
+//	            skip, or its address refused it and OnFailure is not block. One of unknown outcome stays unknown then, and blocks, unless
 //	            OnFailure is skip and the target declares Resend. Skipped by an operator, a
 //	            message is always failed
 //	cancelled   an operator removed it, before it was sent or while it was stuck
@@ -44,8 +45,8 @@
 //	               not sent is delayed (unknown, with the reason that it had, if it
 //	               was to be resolved), is tried again at once, and has used no attempt
 //	exchange.go    which results go into an exchange, and which keys start (addStarts:
-//	               keys whose start got no answer, then those whose streak lasts,
-//	               then machine.readySlots in order).
+//	               keys whose start got no answer, alone; else those whose streak lasts,
+//	               unless some are to be released, then machine.readySlots in order).
 //	               handleAssignment: a message that is pending at an earlier
 //	               target of the queue is uncertain if the present one cannot be
 //	               asked
@@ -93,7 +94,10 @@
 //   - a line of internal/settings/example.yaml, and docs/understudy.yaml, which is made of it:
 //     go test ./internal/settings -run TestReference -update. docs/dispatch.md and CHANGELOG.md have it by hand.
 //
-// [Config.Validate] refuses the same once more, for Go programs. In tests, one that the
+// [Config.Validate] refuses the same once more, for Go programs. Config.rule copies what [Rule] needs. A setting that ends
+// messages also needs sim/queue_judge.go to allow that, and what is promised below to say it. One that decides from the
+// [Assignment] that a message is not sent is a case of handleAssignment (exchange.go), which queues a [Result]; it is seen
+// only at the head of a key that starts. In tests, one that the
 // machine uses is a word of script_test.go, and drawn in sim/queue_world.go.
 //
 // A limit on messages in flight, as Concurrency is one, belongs in startBudget (exchange.go). Do not start a message and hold it
@@ -106,8 +110,8 @@
 //   - a column in SQLite and PostgreSQL, of messages and of scheduled ones: "A new column of a message" in
 //     store/postgres/functions/README.md has the places of both;
 //   - if it decides whether the message is sent, and [Assignment] lacks what tells that, a branch where the store starts a step (see queue.go above): an exchange names a
-//     key before anybody knows what its head is, and an instance's clock is not the store's. [Rule.beforeSend] decides once
-//     more, after a status query: what it needs for that is a field of [Assignment];
+//     key before anybody knows what its head is, and an instance's clock is not the store's. [Rule.beforeSend] is asked
+//     before every submission, after the status query if there was one: what it needs is a field of [Assignment];
 //   - for users, NewMessage and Message in api/apitype, api/messageadd.go and messages.go with api/openapi.json, queueadd.go and
 //     queuelist.go in cmd/understudy, web/browse.js, docs/dispatch.md, docs/api.md and CHANGELOG.md;
 //   - a case in dispatchtest, which every store passes, and in sim.

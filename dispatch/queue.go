@@ -39,12 +39,12 @@ type Assignment struct {
 	Seq  int64
 	Term int64
 	// Attempt is the number of this submission, from 1. When the work is not
-	// Send, it is the number of the last one.
+	// Send, it is the number of the last one. Send with Attempt 1, and not Retried, was certainly never sent.
 	Attempt int
 	// Doubtful: an earlier attempt may have arrived, and the target could not
 	// say. A dispatcher sets it, not a store.
 	Doubtful bool
-	// Age of the message since it was enqueued.
+	// Age of the message since it joined its key, or an operator last retried it, by the store's clock when the step started.
 	Age time.Duration
 	// Refused is for how long its address has refused it for good. A dispatcher sets it, not a store.
 	Refused time.Duration

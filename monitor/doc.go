@@ -11,14 +11,15 @@
 //	    resolve.go finds the IDs of sources (idcache.go), merge.go makes one update of the heartbeats of each.
 //	Watcher (watcher.go, detect.go) → Detection.DueSources → changeBuilder (changes.go), which asks Check.Evaluate (rule.go) →
 //	    Detection.ApplyChanges, which starts or ends the alarm.
-//	ApplyChanges stores a Notification (message.go) for every sink → package dispatch delivers it by the sink's Submit
+//	ApplyChanges stores a Notification (message.go) for every sink, or ReportGroup those of a group → package dispatch delivers it by the sink's Submit
 //	    (monitor/sink/sink.go), which leaves out what its receiver should not get: late reminders, some control-loop events.
 //
 // housekeeping.go registers the instance, sweeps, reports groups (groups.go) and reminds (reminders.go). settings.go has the
 // configuration as a watcher knows it, loop.go its requests that are made again and again. store.go and admin.go are the ports.
 //
 // Who evaluates: Watcher.Run (watcher.go) claims partitions with claim.Hold (keys: store.go, ClaimKeys). When an instance dies,
-// others claim them after the first window and claim.PollInterval, some 6 s. Two watchers at once do no harm.
+// others claim them after the first window and claim.PollInterval, some 6 s by default (Watcher.WorstTakeover), up to a minute
+// more after a step back of the store's clock (offerKeys). Two watchers at once do no harm.
 //
 // Whether an alarm starts or ends is decided in [Check.Evaluate] (rule.go, deadline.go), which is pure. So is what inhibits an
 // alarm: maintenance, or the source that this one depends on (inhibit.go). readParents (detect.go) reads that, and shows it as
@@ -33,9 +34,9 @@
 // store/postgres/functions/monitor_apply.sql, and in internal/memstore/checks/detection.go, the store in
 // memory. Redis keeps no sources.
 //
-// The rule runs when a source is due. A heartbeat of a healthy source triggers no evaluation: one that is up, not in a run and
-// without an alarm becomes due in no store (RecordHeartbeats). An option about single heartbeats changes that in each store (monitor_intake), and
-// merge.go, which makes one update of several.
+// The rule runs when a source is due. A success of a healthy source (up, not in a run, without an alarm) makes nothing due; a start
+// or a failure always does (RecordHeartbeats). An option about single heartbeats changes that in each store (monitor_intake in both
+// databases, internal/memstore/checks/intake.go), and merge.go, which makes one update of several.
 //
 // A source has no options. It has labels, which the rule does not see; an option of a check may name one, as DependsLabel
 // does. A new option of a check is
@@ -46,7 +47,8 @@
 //     before the [Evaluation].Due of its Onset, unless a heartbeat comes, its check changes or an operator acts; and
 //     the judge of sim/monitor_judge.go has to know what else may become of a source.
 //     One that inhibits alarms is asked in three places: inhibit (inhibit.go), readParents (detect.go), remindOfAlarms
-//     (reminders.go). An option of what follows an alarm is not in the rule: its effect is in changes.go, groups.go or
+//     (reminders.go). Two more do not ask for maintenance, and a new option has to decide: evaluateDown (rule.go: RetireAfter
+//     goes on) and groupReport (groups.go: a held alarm is reported). An option of what follows an alarm is not in the rule: its effect is in changes.go, groups.go or
 //     reminders.go. Data that ABATED needs from ONSET is a field of [Candidate], which each store fills in. sim/monitor_admin.go
 //     and store/sqlite/monitor_process_test.go check that each sink gets both;
 //   - its field in the API (api/apitype/check.go), and its key in a configuration file (Check in
@@ -59,7 +61,7 @@
 //     makes of it (monitor/sink/describe.go, template.go);
 //   - a line in CHANGELOG.md;
 //   - its value in the tests that go through the fields: checkjson_test.go, monitortest/testconfig.go,
-//     internal/settings/checks_test.go and api/monitorwrite_test.go;
+//     internal/settings/checks_test.go and api/monitorwrite_test.go (which lists them by hand: add yours);
 //   - if SQL reads it, a column in store/sqlite (a migration, monitor_config.go and monitor_check.go) and in store/postgres, whose
 //     functions/README.md says where, and which other names
 //     stand there for a check (event), its limit (patience) and CheckChanged (base).
@@ -101,7 +103,8 @@
 // # What it promises
 //
 // An acknowledged heartbeat is stored. An outage is one ONSET and, at its end, one ABATED, in this order and with one
-// request ID, each stored for every sink in the transaction that changes the source; package dispatch delivers them at
+// request ID, each stored for every sink in the transaction that changes the source, unless the alarm is held for its group: then
+// ReportGroup stores one ONSET and one ABATED of the group, or those of its members; package dispatch delivers them at
 // least once, in order per source. Both are compare-and-sets on the source, its last heartbeat and its check: a heartbeat that
 // arrives in between undoes the judgement, whichever instance made it. Its parent, its path and the maintenance window were
 // so when it was judged, which may be a moment ago. An instance that dies costs its sources the first window of its claims, and

@@ -68,8 +68,7 @@ func DrawQueue(seed uint64) QueueSetup {
 	}
 	if s.Dispatch.OnFailure == dispatch.OnFailureRetry {
 		s.Invalid = 0 // what is refused for good would be tried for ever
-	}
-	if d.hit(0.2) {
+	} else if d.hit(0.2) {
 		s.Dispatch.Retry.MaxAge = d.between(time.Second, 20*time.Second)
 	}
 	if d.hit(0.2) {

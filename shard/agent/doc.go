@@ -15,7 +15,7 @@
 //	             renewed only after a write probe), takes and releases the shard's lease (shardLease), and
 //	             judges whether anybody's lease can be taken (leaseWatch)
 //	promises     lets a primary continue while the store is down
-//	otherShards  lets the components from peer to save run only when no other shard has the node
+//	otherShards  lets the components from peer to save run only when the store takes its record, and no other shard has the node
 //	peer         asks whether the primary answers, when that is another node (peerProbe)
 //	reconcile    carries out the [shard.Decision] about the own node, or a command (reconciler, inbox): one task at
 //	             a time
@@ -30,19 +30,23 @@
 //
 // # How a failover goes
 //
-// The primary's host is cut off. On each other host:
+// The primary's host is cut off. There, fence.run closes the fence when trust ends (tryClose; onHung has a node that hangs
+// killed). On each other host:
 //
 //  1. leaseWatch counts out the session's T; the turn at its end finds that the lease can be taken.
 //  2. peerProbe probes the primary, and reporter reports the opinion at once.
 //  3. orchestrator gives the view to [shard.NextAction], if it may act (mayAct: the view is fresh, no promise forbids it,
 //     and after a gap everyone has had T to report again). There [shard.Judge], secondOpinion and judgeSilence
-//     (shard/judge.go) decide whether the primary can be replaced: two signals, no veto. planner.next (shard/planner.go) first
-//     blocks a failover while the store has lost what was decided last (lostDecisions), and starts what an operator requested.
-//     Otherwise startAutomatic (shard/plan_start.go) starts one, unless failover is paused, the shard is flapping, a failover
-//     failed a moment ago, or there is no candidate. It is also called for a primary that is silent and that nothing proves
-//     closed (Stuck), only to return the reason (Blocked). One agent takes the failover lock and writes a plan under a new epoch (phase detaching).
+//     (shard/judge.go) decide whether the primary can be replaced: two signals, no veto. planner.next (shard/planner.go) fails a
+//     plan under way if the store has lost what was decided last (lostDecisions), then starts or refuses an operator's request
+//     (startRequested), then blocks a failover for lost decisions. Otherwise startAutomatic (shard/plan_start.go) starts one,
+//     unless failover is paused, the shard is flapping, a failover failed a moment ago, or there is no candidate. It is also
+//     called for a primary that is silent and that nothing proves closed (Stuck), only to return the reason (Blocked). One agent
+//     takes the failover lock and writes a plan under a new epoch (phase detaching).
 //  4. reconciler of each replica carries out "detach"; reporter reports where its data stands still. A replica whose
-//     agent is without the store gets no command: detachWithoutStore (follow.go), also in the turn, detaches it.
+//     agent is without the store gets no command: detachWithoutStore (follow.go), also in the turn, detaches it. Meanwhile
+//     the orchestrator closes an old primary whose agent is silent (fenceAt, fenceOldPrimary), and detaches replicas whose
+//     agents are silent (detachAt, detachReplicas).
 //  5. planner.detaching (shard/plan_phases.go) waits until the old primary is certain to be closed (awaitDetached), and
 //     chooses with choosePrimary (shard/choose.go); orchestrator writes the chosen node into the plan (phase promoting).
 //     The node of a switchover is chosen before it starts, in startRequested (shard/plan_start.go).
@@ -67,17 +71,19 @@
 //	the agent, from the data  [shard.Decide] quarantines the node, as after a restart that lost data (shard/decide.go)
 //	other agents              [shard.Judge], from their opinions (peerProbe): a failover that an operator asks for
 //	                          needs it, too
-//	no observation, a limit   startAutomatic (shard/plan_start.go), as [shard.Policy].FlapLimit; of what is chosen,
-//	                          unfitReason (shard/choose.go), as MaxLag, which operators' requests obey, too.
-//	                          If it holds for a primary that its agent keeps closed (FlapLimit does not),
-//	                          [shard.View].HasSuccessor has to know of it, as of MaxLag, or giveUpUnwritable closes
-//	                          a primary that is not replaced then
-//	no observation, a time    as Row.Paused, which an operator sets once for all agents: only the store's clock (View.Now)
-//	                          is the same for all, and a time of day needs a time zone
+//	no observation, a limit   startAutomatic (shard/plan_start.go), as [shard.Policy].FlapLimit (for Go programs only); of
+//	                          what is chosen, unfitReason (shard/choose.go), as MaxLag, which has a flag and which
+//	                          operators' requests obey, too
+//	no observation, a time    startAutomatic, by a field of Row, as Row.Paused, which holds for all agents: only the store's
+//	                          clock (View.Now) is the same for all, and a time of day needs a time zone. grep for Paused:
+//	                          shard (row.go, admin.go, checks, shardtest), api, internal/attention, cmd/understudy, web, docs
 //	no observation, a wait    startAutomatic: there a new field of [shard.Policy] would be compared with TakeableFor
-//	                          (0 while another node's agent holds the lease), and what is left returned as Action.Wait.
-//	                          Neither an operator's failover waits for it, nor returnToOldPrimary, which ends a
-//	                          switchover whose new primary does not come up.
+//	                          (0 while another node's agent holds the lease), and what is left returned as Action.Wait
+//
+// What makes startAutomatic return Blocked for a primary that its agent keeps closed must also keep giveUpUnwritable
+// (lead.go) from closing it: in [shard.View].HasSuccessor if it depends on the candidate, as MaxLag, beside Row.Paused in
+// lead.go if on the shard. A check in startAutomatic does not stop an operator's request, the hand-over of an agent that
+// stops (stop.go), a plan under way, or the plans that take its place (replacePlan, returnToOldPrimary).
 //
 // Two settings exist for how long a primary may be silent or gone: T (Timing.Timeout), after which its session has lapsed,
 // and [Config].RestartGrace, in which its process may be back before its death is reported. leaseWatch only reports when a
@@ -91,8 +97,8 @@
 // It has a line in internal/settings/example.yaml (docs/understudy.yaml is made of that: go test ./internal/settings -run TestReference
 // -update), its bounds in [Config.ValidateSettings], which flags and file share,
 // and a scene in shard/testdata (scene.policy in planner_scene_test.go reads a Policy's); docs/shard.md names those that
-// most people need, docs/shard-runbook.md the texts of what is blocked, and CHANGELOG.md all. A Policy is each agent's own: which agent gets the failover lock decides, so the flag must be the same
-// on all of them. And api.ViewShard asks the planner with a Policy of its own, all defaults but FenceDelay: what the API
+// most people need, docs/shard-runbook.md the texts of what is blocked, and CHANGELOG.md all. A Policy is each agent's own:
+// which agent gets the failover lock decides, so the flag must be the same on all of them. And api.ViewShard asks the planner with a Policy of its own, all defaults but FenceDelay: what the API
 // says is blocked would know nothing of the wait. A setting of one node that the others must know goes the way of Priority:
 // Config, record.go, [shard.Record], choose.go, and from there to the API, the command line and the page.
 //

@@ -10,7 +10,7 @@
 //
 //   - the end of a session with thousands of leases: the first frees all of them, the others record it;
 //   - a claimer that falls asleep: the second looks for free keys again;
-//   - the first renewal of a connection, which rehearses a hand-over (functions/README.md), and its first Enqueue;
+//   - the first start or renewal of a session on a connection, which rehearses a hand-over (functions/README.md), and its first Enqueue;
 //   - lists of jobs and tokens: one reads the clock.
 //
 // A change of a job or token is a transaction of several round trips, two for a job: Go decides, while an advisory lock keeps
@@ -68,13 +68,15 @@
 // says what names in SQL mean, and how to add a column or a function.
 //
 // A setting: Config (open.go) ← store/open: Options (open.go), openPostgres (servers.go) ← internal/instance Host.Open ←
-// internal/server (server.go, page.go) ← internal/settings. Commands that call open.Open themselves: cmd/understudy/store.go,
-// doctor.go. Or it is an option of the URL (parseURL), which then must not reach the server.
+// internal/server (server.go, page.go) or internal/shardagent (run.go) ← internal/settings. These call open.Open themselves:
+// cmd/understudy/store.go, doctor.go, internal/instance/afterwards.go, internal/settings/complete.go. Or it is an option of the URL (parseURL), which then must not reach the server.
 //
 // # Where things are decided
 //
-// The caller sets the deadline of a call. Without one it is callTimeout (pool.go), also used in renewals.go and watch.go.
-// lock_timeout is 9/10 of what is left (query.go). Retries share it.
+// The caller sets the deadline of a call, and nearly all do: lease.Timing.CallTimeout, storeTimeout of monitor (flush.go),
+// callTimeout of dispatch (dispatcher.go), claim (holder.go), CallTimeout of internal/instance, the API's Timeout. A setting for it
+// belongs there. callTimeout (pool.go) is for calls without one; listen (watch.go) always uses it. Retries share the deadline.
+// lock_timeout is 9/10 of what is left of it (withLockTimeout in query.go; exec has none, and waits until the deadline).
 //
 // A renewal is the UPDATE of session in renew_session and renew_sessions (renewals.sql). RenewSession (renewals.go) sends one alone
 // if none was sent shortly before, and lets those that follow share a statement. Programs in other languages come to renew_session by
@@ -100,8 +102,9 @@
 // request before it has counted the remaining time (lease/takeoverpolicy.go). A step forward of the server's clock by more than T
 // ends every session, but gives no lease away early; a step back delays a takeover by T at most.
 //
-// Of claims the server's clock decides alone. A key whose holder has lapsed can be claimed at once, unless a step is in progress:
-// then only after the step's hold (step_ends_at). [claim.Row.IsFree] is the same rule in Go: change both. After a step back of the
+// Of claims the server's clock decides alone. A ready key whose holder has lapsed can be claimed at once, unless a step is in
+// progress: then only after its hold (the function step_ends_at: hold_until of the claim, and in a queue hold of the head).
+// claim_lapsed_keys finds the holder in the table member, and passes over a session that is locked, as by a renewal. [claim.Row.IsFree] is the same rule in Go: change both. After a step back of the
 // clock such keys, and those that become ready later, wait for as much longer.
 //
 // A contender learns in three ways that a lease is free. What frees or takes a lease notifies (notify_change in common.sql), of a
@@ -111,7 +114,8 @@
 //
 // Which ready key is claimed next is decided by claim_keys (claims.sql): those of lapsed sessions, in no particular
 // order, then those that have been free for a while (p_linger), then up to p_fresh others, in these two groups the one that became
-// ready first (ready_at, along the index claim_free). Which of the claimed ones is sent next is decided by addStarts of package
+// ready first (ready_at, along the index claim_free); one group if p_fresh covers the limit or p_linger is 0. A scan of free keys starts
+// at p_from (ready_floor.go), but for a full one about once a second. Which of the claimed ones is sent next is decided by addStarts of package
 // dispatch. Keys are ordered, never messages of several keys; of a key, exchange (queue.sql) delivers the lowest number (head).
 //
 // What becomes of a message is decided by dispatch/rule.go. record_results writes it to the row of the message, and exchange what
@@ -136,7 +140,7 @@
 //
 // The table rule_set names the function sets. Opening the store records that a set is used, at most once an
 // hour, and a session records the set of its program. A start drops the sets that no program
-// opened the store with, and of which no session lived, for seven days; a process that does not
+// opened the store with, and of which no session lived, for seven days, but for its own and the one that entry points call; a process that does not
 // find its functions any more creates them again. The functions of version 11 and earlier came from
 // migrations; they are the set with the empty hash, under the same rule.
 //
