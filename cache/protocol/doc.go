@@ -67,13 +67,18 @@
 // Validate; anything else that the rules need is a field of [Setup]. Bytes, value sizes and calls at once are
 // bounded by package cache; counts of active keys, failures, removals and waiting requests here. Package cache takes all
 // options from cache.Config, and internal/settings declares flag, YAML key and help in one place (and example.yaml, of which
-// docs/understudy.yaml is made). What must be remembered of an idle key is a field of [Entry]; what others must know of a
+// docs/understudy.yaml is made), with a line in Cache.timings or Cache.Peer: without it a key has no effect. A field of Setup is
+// copied in cache/peer.go. What must be remembered of an idle key is a field of [Entry]; what others must know of a
 // candidate, of [Question] and cache/wire.
 //
-// A fetch in spite of a fresh copy needs a Question.MinExpire above that copy's expiry (minPeerExpire, newQuestion).
+// A fetch in spite of a fresh copy needs a Question.MinExpire above that copy's expiry (minPeerExpire, newQuestion). If nobody
+// waits for it, it needs a field of key that minPeerExpire includes, and changes where a fresh copy ends the matter: handleGet
+// (wanted), handleFetchReq and handleUpdate (enough).
 //
-// A wait of a key is a field of key (key.go), cleared in setState or refuseAll, due in next and done in runKeyTimer (timers.go). No
-// timer starts a candidacy today: an idle key that is to stand later needs one.
+// A wait of a key is a field of key (key.go), read in next and runKeyTimer (timers.go) only in its state. No timer of its own wakes
+// an idle key: it stands when it is asked for, when its vote, fetch or election ends, and in linksChanged (every Hello) if it is
+// wanted or waited for. Idle keys are forgotten (schedule); a timer on one takes a place of maxActive, and a restart loses it: what
+// follows use belongs in package cache, which calls noteStaleHit.
 //
 // A duration that differs by key depends on what rests on it. On how long a value is fresh, nothing does: the origin says
 // it ([Fetched], TTL). How long a fetch may last is used in one place, startFetch, which sets
@@ -94,6 +99,7 @@
 //	Unusable        why nothing of a peer is of use –; it is shown in the status
 //	Fetched         the origin returned             Save, Send update, Reply; or Refuse
 //	                or its call was ended           Send release
+//	                or may not be kept (NoStore)    Reply, Send release: peers where others wait fetch in turn
 //	Raised          the ceiling of terms is stored  Send question or answer, which waited for it (if alone, StartFetch)
 //	                or could not be (Err)           Refuse
 //	RemoveKeys      a client removes                SaveRemovals, Send remove, later KeysRemoved
@@ -113,7 +119,8 @@
 //     [StartFetch.Until], moved by [Trust], has come, or at [Abort]: a process that is paused in
 //     between fetches on without knowing it;
 //   - what the runner says was stored is stored, and a peer that it calls [Dead] has ended;
-//   - the list of members changes one member at a time.
+//   - the list of members changes one member at a time;
+//   - the cluster is not mixed ([Setup.Mixed]; differences.md says what holds then).
 //
 // A term is used once, unless a peer loses its storage and fetches again within twice
 // [Timings.AnnounceTimeout] and the clocks' difference. No loss, delay, repetition, reordering
@@ -145,8 +152,9 @@
 // clock in milliseconds, so that a peer that lost its storage does not start again with used
 // terms. Terms are used up to a ceiling that is stored ahead ([Raise]), so that no
 // election waits for a disk; after a restart every key counts as having used all of them.
-// Of equal candidates the higher term wins, and of equal terms the peer that rendezvous
-// hashing of the key puts first; the other releases its voters and votes for it. Copies are
+// Of two candidates the higher term wins, and of equal terms the peer that rendezvous
+// hashing of the key puts first; the other releases its voters and votes for it, unless it has used that term: then it
+// refuses, and goes on. Copies are
 // ordered by (term, expiry, digest), the same on every peer whatever the order of arrival. A
 // removal is a term, too: older copies are gone, and do not come back.
 //

@@ -7,16 +7,18 @@
 //
 // # Files of one noun
 //
-// Each noun has a file, and more where it has many verbs: queue.go, queueact.go, queueadd.go, queuelist.go, queuerun.go.
+// Each noun has a file, and more where it has many verbs: queue.go, queueact.go, queueadd.go, queuelist.go, queuerun.go; of
+// "config": configcheck.go, configschema.go, configshow.go.
 //
 // # Files that all share
 //
 //	main.go         what the program does when it has started itself again (a watcher, the release of a lease, the launch of a
 //	                node); otherwise run (root.go)
 //	root.go         the root command and the global flags; app.go has their values, the log and the timeouts
-//	endpoint.go     whether a command uses a server or a store, opens the store, and warns of variables without effect
-//	api.go          how a command calls the API: callAPI, apiRunE, withAPI, withRunningAPI, withAPIOn, which decides where the API
-//	                is; httpclient.go is the client's transport
+//	endpoint.go     which server or store a command uses (resolveEndpoint: --server or --store, else $UNDERSTUDY_SERVER, else
+//	                $UNDERSTUDY_STORE or _STORE_FILE, else a file on this host), opens the store, warns of variables without effect
+//	api.go          how a command calls the API: callAPI, apiRunE, withAPI, withRunningAPI, and withAPIOn, which goes to the
+//	                server or serves in this process; httpclient.go is the client's transport
 //	poll.go         how a command that watches or waits reads the same thing again and again
 //	inprocess.go    the API that answers within this process
 //	apierror.go     what an error of the API means; exit.go: the exit code of an error
@@ -26,7 +28,7 @@
 // A command that reads or changes something calls the API, through api/client. The exceptions:
 //
 //   - These open the store themselves: the commands that run something on it, "doctor" and "store …". needStore (endpoint.go)
-//     refuses them if only a server is named.
+//     refuses them with --server, and if the environment names only a server.
 //   - "source beat" calls a server's API with --server, and else stores the heartbeat itself (sourcebeat.go).
 //   - "cache …" calls the API of a cache peer: the one at --server, else at $UNDERSTUDY_CACHE_HTTP or $UNDERSTUDY_SERVER, else this host's
 //     (cache.go). "cache get" also speaks the cache's own protocol (tcp://…), "cache serve" needs no store, and "cache keygen" and
@@ -44,10 +46,13 @@
 //   - One of a command alone is registered where the command is made.
 //   - One that is also a key of the server's file is a field in internal/settings, of which strictyaml.Bind makes a flag (of a list only with
 //     a flag tag, of a map never). With names it takes those keys: --name, --address, --interval and --timeout of "role run" are fields of
-//     settings.Server, --holders, --with, --stop-grace and --pass-store of settings.Role. Without names it takes EVERY key: a new key of a queue, a
+//     settings.Server, --holders, --with, --stop-grace and --pass-store of settings.Role. Without names it takes EVERY key that a flag can hold: a new key of a queue, a
 //     job, the cache or a shard is at once a flag of "queue run", "job run", "cache serve" or "shard agent".
-//   - File, environment and flags become one in settings.ReadWith. A flag of "serve" also needs a line in applyFlags (serve.go);
-//     without it the flag is accepted and has no effect. TestFlagsOfServeHaveAnEffect goes through all.
+//   - Of "serve" alone, file, environment and flags become one in settings.ReadWith. Its flags need a line in applyFlags (serve.go);
+//     without it a flag is accepted and has no effect (TestFlagsOfServeHaveAnEffect goes through all). Other commands take a flag's
+//     value or default, and warn of the variable of its key; prepare and resolveEndpoint read the variables of global flags.
+//   - One about the campaign of "role run", as --holders, is a field of settings.Role, named in the Bind of roleRunCommand and passed to
+//     elect.Config in roleRun (rolerun.go) and in internal/server/roles.go, checked in internal/settings/complete.go.
 //   - One about the program that "role run", "role once" and "job run" run is a field of settings.Role, named in
 //     programFlags.register (rolerun.go), and again of settings.Job, for the file, with flag:"-": otherwise the flag is registered twice, and
 //     pflag panics. It goes on in instance.Program, which runProgram,
@@ -66,11 +71,13 @@
 //
 //	cmd/understudy   queueRemoveCommand (queue.go), listed in queueCommands; testdata/script/queue.txt
 //	api/client       Client.RemoveQueue; what goes over the wire is a type of api/apitype
-//	api              the route and its handler (removal.go), its description (operations_removal_test.go; others: operations_test.go),
+//	api              the route and its handler (a DELETE in removal.go, anything else beside its kin), its description
+//	                 (operations_removal_test.go or operations_test.go),
 //	                 and openapi.json, which go test ./api -run TestOpenAPI -update writes
 //	dispatch         Admin.RemoveQueue (admin.go), which says what it promises; dispatchtest tests that of every store
 //	store/sqlite     queue_remove.go
 //	store/postgres   queue_admin.go, and functions/queue_admin.sql
 //	internal/memstore/queues  act.go
+//	web              the button, if the page is to have it
 //	docs             the page of the part (dispatch.md), and CHANGELOG.md
 package main
