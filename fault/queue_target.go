@@ -95,9 +95,10 @@ func (t *QueueTarget) options() []string {
 	if t.Kind != "webhook" {
 		return []string{"-target", t.Kind, "-url", t.url}
 	}
-	out := []string{"-url", t.url, fmt.Sprintf("-deduplicates=%t", t.Semantics.Deduplicates), fmt.Sprintf("-resend=%t", t.Semantics.Resend)}
+	// In the words of the worker of the version before, which TestFaultUpgrade runs.
+	out := []string{"-url", t.url, fmt.Sprintf("-recognises=%t", t.Semantics.Deduplicates), fmt.Sprintf("-resend=%t", t.Semantics.Resend)}
 	if t.Semantics.HasStatus {
-		out = append(out, "-status", t.url+"/status?id={id}", fmt.Sprintf("-not-found-is-final=%t", !t.Semantics.Forgets))
+		out = append(out, "-status", t.url+"/status?id={id}", fmt.Sprintf("-remembers=%t", !t.Semantics.Forgets))
 	}
 	return out
 }

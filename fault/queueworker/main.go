@@ -48,9 +48,9 @@ func main() {
 	flag.DurationVar(&s.grace, "grace", 0, "stop grace")
 	flag.IntVar(&s.concurrency, "concurrency", 8, "submissions at once")
 	flag.StringVar(&s.webhook.StatusURL, "status", "", "webhook: `URL` with {id} that tells what became of a batch")
-	flag.BoolVar(&s.webhook.Deduplicates, "deduplicates", false, "webhook: it deduplicates by id")
+	flag.BoolVar(&s.webhook.Deduplicates, "recognises", false, "webhook: it deduplicates by id")
 	resend := flag.Bool("resend", false, "webhook: what may have arrived is sent again")
-	flag.BoolVar(&s.webhook.NotFoundIsFinal, "not-found-is-final", false, "webhook: that it does not know a batch proves something")
+	flag.BoolVar(&s.webhook.NotFoundIsFinal, "remembers", false, "webhook: that it does not know a batch proves something")
 	flag.Parse()
 	s.webhook.AtMostOnce = !*resend && !s.webhook.Deduplicates
 	if err := run(s); err != nil {

@@ -218,7 +218,7 @@ func TestUpgrade(t *testing.T) {
 	if info, err := s.Inspect(t.Context()); err != nil || info.Schema != 1 {
 		t.Fatalf("Inspect = %+v, %v; want schema 1", info, err)
 	}
-	if from, to, err := s.Migrate(t.Context()); err != nil || from != 1 || to != 13 {
+	if from, to, err := s.Migrate(t.Context()); err != nil || from != 1 || to != 14 {
 		t.Fatalf("Migrate = %d, %d, %v", from, to, err)
 	}
 	if l, err := s.Get(t.Context(), held.ID); err != nil || l.Term != held.Term || l.Session != n.ID {
