@@ -17,6 +17,7 @@ const promotePoll = 5 * time.Millisecond
 // promoted, under the lease, in the row, and only then open.
 func (r *reconciler) promote(ctx context.Context, c shard.Command, plan shard.Plan) error {
 	started := r.now()
+	plan.To = r.id // the row that this agent has read may be in the phase before, which names nobody
 	call := shard.HookCall{Event: shard.OnPromote, Shard: r.cfg.Shard, Node: r.cfg.Announced, Role: shard.Primary, Epoch: c.Epoch, From: plan.From, To: r.id}
 	if err := r.callHookBefore(ctx, call); err != nil {
 		return err
@@ -25,7 +26,7 @@ func (r *reconciler) promote(ctx context.Context, c shard.Command, plan shard.Pl
 		return err
 	}
 	r.sessions.start() // it takes a moment; the node is promoted meanwhile
-	n, err := r.promoteNode(ctx, plan.Kind == shard.Switchover)
+	n, err := r.promoteNode(ctx, plan.Kind == shard.Switchover || plan.Kind == shard.Failover && !plan.Force)
 	if err != nil {
 		r.releaseAfterFailedStart(ctx, err)
 		return err
@@ -67,7 +68,8 @@ func (r *reconciler) promoteNode(ctx context.Context, mustHaveAllData bool) (sha
 	}
 	if n.Role != shard.Primary {
 		// In a switchover it follows its primary until here. If that was restarted meanwhile, it may be copying again
-		// from the start, or have lost that primary during the copy.
+		// from the start, or have lost that primary during the copy. In a failover it was chosen for what it had when it left
+		// its primary: restarted since, it may have lost that.
 		if n.Link != nil && n.Link.Syncing || mustHaveAllData && !r.folder.state().HasAllData(n) {
 			return n, errors.New("it has begun another copy of its primary's data, which is not complete")
 		}
