@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/understudy-ha/understudy/shard"
@@ -54,9 +55,10 @@ type shardEngine struct {
 	address string
 }
 
-// act has something done with a node. What a node has received that hangs is done when it continues,
-// whoever waits for it: in the order of a host's calls in a lane, otherwise in any order.
-func (e shardEngine) act(ctx context.Context, lane string, f func(context.Context) error) error {
+// act has something done with a node. What a node has received that hangs is done when it continues, whoever waits for it:
+// in the order of a host's calls in a lane, otherwise in any order. A way that is cut after that does not undo it, and a
+// process that ends takes it along. What is sent on a way that is cut never comes: it is not done later, and nothing waits for it.
+func (e shardEngine) act(ctx context.Context, lane string, f func(context.Context, shard.Engine) error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -65,20 +67,31 @@ func (e shardEngine) act(ctx context.Context, lane string, f func(context.Contex
 		return context.Cause(ctx)
 	}
 	w, n := e.e.h.w, e.e.h.w.nodes.At(e.address)
-	before, finish := w.joinLane(e.e.h.name+" "+e.address+" "+lane, n != nil && n.Hung())
-	if finish == nil {
-		return f(ctx)
+	if n == nil || w.nodes.IsCut(e.e.h.address, e.address) {
+		return f(ctx, e.Engine)
 	}
-	done := make(chan error, 1)
+	before, finish := w.joinLane(e.e.h.name+" "+e.address+" "+lane, n.Hung())
+	if finish == nil {
+		return f(ctx, e.Engine)
+	}
+	run, done := n.State().Run, make(chan error, 1)
 	w.flying.Go(func() {
 		defer finish()
 		<-before
+		if n.State().Run != run {
+			done <- errors.New("connection reset")
+			return
+		}
 		later, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		done <- f(later)
+		done <- f(later, w.nodes.Engines(e.address).At(e.address)) // it has come: no cut is in its way
 	})
 	select {
 	case err := <-done:
+		if w.nodes.IsCut(e.e.h.address, e.address) {
+			<-ctx.Done() // so is the answer's
+			return context.Cause(ctx)
+		}
 		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -126,24 +139,24 @@ func (e shardEngine) TryWrite(ctx context.Context) error {
 }
 
 func (e shardEngine) SetFence(ctx context.Context, f shard.Fence, n int) error {
-	return e.act(ctx, fenceLane, func(ctx context.Context) error {
+	return e.act(ctx, fenceLane, func(ctx context.Context, node shard.Engine) error {
 		if f != shard.Closed {
 			e.e.h.w.judge.opening(e.address)
 		}
-		err := e.Engine.SetFence(ctx, f, n)
+		err := node.SetFence(ctx, f, n)
 		e.e.h.w.judge.trace("   %s| fence of %s: %s %d: %v", e.e.h.name, e.address, f, n, err)
 		return err
 	})
 }
 
 func (e shardEngine) Pause(ctx context.Context, d time.Duration) error {
-	return e.act(ctx, roleLane, func(ctx context.Context) error { return e.Engine.Pause(ctx, d) })
+	return e.act(ctx, roleLane, func(ctx context.Context, node shard.Engine) error { return node.Pause(ctx, d) })
 }
 
 func (e shardEngine) Promote(ctx context.Context) error {
-	return e.act(ctx, roleLane, func(ctx context.Context) error { return e.Engine.Promote(ctx) })
+	return e.act(ctx, roleLane, func(ctx context.Context, node shard.Engine) error { return node.Promote(ctx) })
 }
 
 func (e shardEngine) Follow(ctx context.Context, address string) error {
-	return e.act(ctx, roleLane, func(ctx context.Context) error { return e.Engine.Follow(ctx, address) })
+	return e.act(ctx, roleLane, func(ctx context.Context, node shard.Engine) error { return node.Follow(ctx, address) })
 }

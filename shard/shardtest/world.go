@@ -121,6 +121,13 @@ func (w *World) Cut(a, b string, cut bool) {
 	w.replicate()
 }
 
+// IsCut reports whether the way between two hosts is cut.
+func (w *World) IsCut(a, b string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.reaches(a, b)
+}
+
 func (w *World) reaches(a, b string) bool { return a == b || !w.cut[[2]string{min(a, b), max(a, b)}] }
 
 func (w *World) name() string {
