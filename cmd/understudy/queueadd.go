@@ -280,7 +280,7 @@ func (d *adder) enqueue(ctx context.Context, group []dispatch.Message) ([]bool, 
 	}
 	var added []apitype.AddedMessage
 	var err error
-	if len(group) == 1 && len(group[0].Payload) > maxGroupBytes && len(group[0].Headers) == 0 && group[0].NotBefore.IsZero() {
+	if len(group) == 1 && len(group[0].Payload) > maxGroupBytes {
 		added = make([]apitype.AddedMessage, 1)
 		added[0], err = d.api.AddPayload(ctx, d.queue, messages[0])
 	} else {

@@ -8,7 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"path/filepath"
+	"os"
 	"syscall"
 	"testing"
 	"time"
@@ -73,13 +73,7 @@ func TestFrontLeavesFiles(t *testing.T) {
 
 // A queue of a server does not tell systemd that the server is ready: other parts may still be loading.
 func TestQueueDoesNotSpeakForItsServer(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "notify")
-	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	t.Setenv("NOTIFY_SOCKET", path)
+	l := systemdSocket(t)
 	st, windows := memory.New(nil), claim.Windows{First: 30 * time.Second, Second: 3 * time.Minute}
 	k, err := lease.NewKeeper(lease.KeeperConfig{Store: st, Instance: lease.NewInstance("a", ""), Timing: windows.Timing()})
 	if err != nil {
@@ -98,7 +92,7 @@ func TestQueueDoesNotSpeakForItsServer(t *testing.T) {
 	stop()
 	q := servedQueue{host: &instance.Host{Log: slog.New(slog.DiscardHandler)}, cfg: cfg, queues: st, dispatcher: d}
 	_ = q.run(ctx)
-	end, err := net.Dial("unixgram", path)
+	end, err := net.Dial("unixgram", os.Getenv("NOTIFY_SOCKET"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,15 +24,22 @@ import (
 	"github.com/understudy-ha/understudy/store/memory"
 )
 
-// systemd is told when a reload starts and ends, though the file is refused.
-func TestReloadTellsSystemd(t *testing.T) {
+// systemdSocket is where this process reports to systemd during the test.
+func systemdSocket(t *testing.T) *net.UnixConn {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "notify")
 	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	t.Cleanup(func() { l.Close() })
 	t.Setenv("NOTIFY_SOCKET", path)
+	return l
+}
+
+// systemd is told when a reload starts and ends, though the file is refused.
+func TestReloadTellsSystemd(t *testing.T) {
+	l := systemdSocket(t)
 	hup := make(chan os.Signal, 1)
 	r := &reloader{
 		served: &served{host: &instance.Host{Log: slog.New(slog.DiscardHandler)}, entrance: &entrance{}, cfg: &settings.Server{}},

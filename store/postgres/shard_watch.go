@@ -36,8 +36,6 @@ type sharedListener struct {
 
 // Times of a sharedListener.
 const (
-	// unsupportedRetry is how long to wait before LISTEN is tried again behind a pooler.
-	unsupportedRetry = time.Minute
 	// linger is how long it continues listening without callers.
 	linger = 10 * time.Second
 	// reconnectDelay is how long at most after the end of a connection another is opened.
@@ -100,7 +98,7 @@ func (e *sharedListener) run(ctx context.Context) {
 		e.stopListening(ctx)
 		pause := backoff.Pause(1, reconnectDelay, reconnectDelay)
 		if errors.Is(err, errors.ErrUnsupported) {
-			pause = unsupportedRetry
+			pause = lease.UnsupportedRetry
 		}
 		select {
 		case <-time.After(pause):
