@@ -68,7 +68,7 @@ type WebhookConfig struct {
 	// it has, however late it comes again.
 	Deduplicates bool
 
-	// Body is a text/template for the body, over [Data]. Default: the
+	// Body is a template, as Go's text/template has them, for the body, over [Data]. Default: the
 	// monitor.AlarmMessage as JSON.
 	Body string
 	// Onset and Abated are templates instead of Body for one of both. A body that is

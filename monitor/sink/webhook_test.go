@@ -107,6 +107,7 @@ func TestWebhookTemplates(t *testing.T) {
 	}{
 		"json": {sink.WebhookConfig{Body: `{"who":{{json .Source}},"what":{{json .Title}},"since":"{{time .Started}}","at":"{{time .Started "15:04"}}"}`}, onset(),
 			[]string{`{"who":"edge-17","what":"ONSET: edge-17 is silent (Heartbeat_edge)","since":"2026-11-21T10:00:15.25Z","at":"10:00"}`}},
+		"seconds": {sink.WebhookConfig{Body: `[{{unix .Started}},{{unix .LastBeat}},{{unix .Ended}}]`}, onset(), []string{`[1795255215,1795255200,0]`}},
 		"nothing there": {sink.WebhookConfig{Body: `[{{json .Labels.site}},{{json .Labels.other}},{{json (default "none" .Labels.other)}},{{json (default "none" .Group)}},"{{time .Ended}}"]`}, onset(),
 			[]string{`["berlin","","none","none",""]`}},
 		"ended by a changed check": {sink.WebhookConfig{Body: "{{.Title}}", ContentType: "text/plain"}, ended(monitor.Resume),
