@@ -136,7 +136,7 @@ func stepOf(line int, commands string) step {
 // judge compares what a step printed with what the page says. Rows of tables are as wide as their
 // contents, so that spaces count as one.
 func (s step) judge(printed string) error {
-	got := plain(printed)
+	got := plain(killed.ReplaceAllString(printed, ""))
 	for _, want := range s.prints {
 		if !strings.Contains(got, strings.TrimSpace(plain(want))) {
 			return fmt.Errorf("%q is not in what was printed:\n%s", want, printed)
@@ -147,6 +147,9 @@ func (s step) judge(printed string) error {
 	}
 	return nil
 }
+
+// killed is what the shell says of a program that was killed: when it notices, which may be anywhere in a step.
+var killed = regexp.MustCompile(`(?m)^.*: line \d+: +\d+ Killed .*\n`)
 
 var spaces = regexp.MustCompile(`[ \t]+`)
 

@@ -179,12 +179,13 @@ func TestCatchUp(t *testing.T) {
 		folder string // "" is its own
 		after  string // a write that changes nothing, between the last that did and the close
 		within time.Duration
+		copy   time.Duration // how long a full copy takes
 		copies bool
 		fails  string
 	}{
 		"last write changed something": {within: ample},
-		"last write changed nothing":   {after: "DEL none", within: ample, copies: true},
-		"no time for a copy":           {after: "DEL none", within: 400 * time.Millisecond, fails: "--timeout"},
+		"last write changed nothing":   {after: "DEL none", within: ample, copy: 200 * time.Millisecond, copies: true},
+		"no time for a copy":           {after: "DEL none", within: 400 * time.Millisecond, copy: 3 * time.Second, fails: "--timeout"},
 		"folder cannot be read":        {folder: "/nowhere", within: ample, fails: "--node-data"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -199,7 +200,7 @@ func TestCatchUp(t *testing.T) {
 			must(t, r.Follow(t.Context(), p.Addr))
 			await(t, r, "in step", inStep)
 			copies := r.Copies()
-			cluster.SetCopyTime(200 * time.Millisecond)
+			cluster.SetCopyTime(c.copy)
 			for range 100 {
 				must(t, p.set(t, "k"))
 			}
