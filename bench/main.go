@@ -35,10 +35,10 @@ func main() {
 	var o options
 	only := flag.String("only", "", "sections or groups of them to run, separated by commas: leases (handover,takeover,cost,crowd,footprint), jobs (lag,river,gocron), queues (rate,enqueue,latency,backlog,snapshot,claims), cache (hot,cold,busy,lost,reload), monitor (intake,silence,killed,million), shard (node,host,silent,hung,crash,switchover,agent,many)")
 	kinds := flag.String("kinds", "sqlite,postgres,redis,etcd", "what to measure, separated by commas")
-	flag.IntVar(&o.rounds, "rounds", 120, "hand-overs and takeovers to measure per store")
+	flag.IntVar(&o.rounds, "rounds", 60, "hand-overs and takeovers to measure per store")
 	flag.IntVar(&o.crowd, "crowd", 1000, "instances on one PostgreSQL")
-	flag.IntVar(&o.drains, "drains", 5, "measurements per figure of a queue, the cache or the monitor")
-	flag.IntVar(&o.fails, "fails", 10, "outages and switchovers of a shard to measure of each kind")
+	flag.IntVar(&o.drains, "drains", 3, "measurements per figure of a queue, the cache or the monitor")
+	flag.IntVar(&o.fails, "fails", 6, "outages and switchovers of a shard to measure of each kind")
 	flag.StringVar(&o.json, "json", "results.json", "file to write the figures to, \"\" for none")
 	flag.StringVar(&o.doc, "doc", "", "Markdown file to put the tables into")
 	flag.StringVar(&o.block, "block", "figures", "`name` of the block of that file that the tables replace: it stands between the lines \"<!-- name: written by bench -doc -->\" and \"<!-- end of name -->\"")
