@@ -62,8 +62,8 @@ type Check struct {
 	FlapWindow time.Duration `json:"flap_window_ms,omitempty"`
 	Steady     time.Duration `json:"steady_ms,omitempty"`
 
-	// GroupBy is a label of the sources: those with one value of it that fall silent within GroupWait (default 10 s) of each
-	// other are reported as one alarm, if they are at least GroupMin (default 2). "" reports each by itself, at once.
+	// GroupBy is a label of the sources: alarms of those with one value of it that are raised within GroupWait (default 10 s) of
+	// the first are reported as one, if they are at least GroupMin (default 2); later ones join it while it stands. "" reports each by itself, at once.
 	GroupBy   string        `json:"group_by,omitempty"`
 	GroupWait time.Duration `json:"group_wait_ms,omitempty"`
 	GroupMin  int           `json:"group_min,omitempty"`
@@ -86,7 +86,7 @@ type Check struct {
 	Tags     []string          `json:"tags,omitempty"`
 	Labels   map[string]string `json:"labels,omitempty"`
 
-	// Paused raises no alarms and retires no source. Alarms that stand still end.
+	// Paused raises no alarms and retires no source. An alarm that stands can still end.
 	Paused bool `json:"paused,omitempty"`
 
 	// ControlLoop is copied into control-loop events.

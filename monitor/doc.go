@@ -7,7 +7,7 @@
 //
 // # The way of a heartbeat
 //
-//	IntakePath.Record (intake.go) → queue (queue.go) → flusher (flush.go) → HeartbeatStore.RecordHeartbeats, one row per source.
+//	monitor/intake (HTTP, ping URLs, the message router; internal/server/monitor.go opens its paths) → IntakePath.Record (intake.go) → queue (queue.go) → flusher (flush.go) → HeartbeatStore.RecordHeartbeats, one row per source.
 //	    resolve.go finds the IDs of sources (idcache.go), merge.go makes one update of the heartbeats of each.
 //	Watcher (watcher.go, detect.go) → Detection.DueSources → changeBuilder (changes.go), which asks Check.Evaluate (rule.go) →
 //	    Detection.ApplyChanges, which starts or ends the alarm.
@@ -22,8 +22,8 @@
 // more after a step back of the store's clock (offerKeys). Two watchers at once do no harm.
 //
 // Whether an alarm starts or ends is decided in [Check.Evaluate] (rule.go, deadline.go), which is pure. So is what inhibits an
-// alarm: maintenance, or the source that this one depends on (inhibit.go). readParents (detect.go) reads that, and shows it as
-// paused while its check is paused or in maintenance.
+// alarm: maintenance, or the source that this one depends on (inhibit.go). readParents (detect.go) reads the parent, and shows it as
+// paused while the parent's check is paused or in maintenance.
 // What is blind is decided before all that, by [PathStatus] (path.go). SQLite calls its RecordProbe (store/sqlite/monitor_paths.go);
 // the copies are monitor_record_probe in store/postgres/functions/monitor_intake.sql, and recordProbes in
 // internal/memstore/checks/intake.go.
@@ -35,8 +35,8 @@
 // memory. Redis keeps no sources.
 //
 // The rule runs when a source is due. A success of a healthy source (up, not in a run, without an alarm) makes nothing due; a start
-// or a failure always does (RecordHeartbeats). An option about single heartbeats changes that in each store (monitor_intake in both
-// databases, internal/memstore/checks/intake.go), and merge.go, which makes one update of several.
+// or a failure always does (RecordHeartbeats). An option about single heartbeats has to be added there in each store (store/sqlite/monitor_beats.go,
+// store/postgres/functions/monitor_intake.sql, internal/memstore/checks/intake.go), and in merge.go, which makes one update of several.
 //
 // A source has no options. It has labels, which the rule does not see; an option of a check may name one, as DependsLabel
 // does. A new option of a check is
@@ -44,13 +44,14 @@
 //   - a field of Check with its default and validation (check.go), and its effect in the rule. If a change of it can make
 //     a source overdue that was not, or end what inhibits its alarm, it is also a line of [Check.IsStricterThan], and of
 //     its copy in "monitor_configure", store/postgres/functions/monitor_config.sql. A source whose alarm stands is not evaluated
-//     before the [Evaluation].Due of its Onset, unless a heartbeat comes, its check changes or an operator acts; and
-//     the judge of sim/monitor_judge.go has to know what else may become of a source.
-//     One that inhibits alarms is asked in three places: inhibit (inhibit.go), readParents (detect.go), remindOfAlarms
-//     (reminders.go). Two more do not ask for maintenance, and a new option has to decide: evaluateDown (rule.go: RetireAfter
-//     goes on) and groupReport (groups.go: a held alarm is reported). An option of what follows an alarm is not in the rule: its effect is in changes.go, groups.go or
+//     before the [Evaluation].Due of its Onset, unless a heartbeat comes, its check changes or an operator acts. The judge
+//     of sim/monitor_judge.go has to know each option of the rule.
+//     One that inhibits alarms is asked in inhibit (inhibit.go) and, if it says something of a parent, in readParents (detect.go).
+//     Maintenance is also asked in remindOfAlarms (reminders.go), DependsOn is not. Neither is asked where a new option has to
+//     decide: hasRecovered and evaluateDown (rule.go: an alarm that stands goes on, and so does RetireAfter) and groupReport
+//     (groups.go: a held alarm is reported). An option of what follows an alarm is not in the rule: its effect is in changes.go, groups.go or
 //     reminders.go. Data that ABATED needs from ONSET is a field of [Candidate], which each store fills in. sim/monitor_admin.go
-//     and store/sqlite/monitor_process_test.go check that each sink gets both;
+//     and store/sqlite/monitor_process_test.go check that each sink gets both messages;
 //   - its field in the API (api/apitype/check.go), and its key in a configuration file (Check in
 //     internal/settings/checks.go, and example.yaml): copyOptions there copies fields of the same name and type, and leaves out
 //     all others without an error. The flag --check reads it by its type (ParseCheck there). Only schedule and maintenance may
@@ -68,14 +69,15 @@
 //
 // A new fact about a source is a field of [Facts] (facts.go), and each store fills it in: factRow in
 // store/sqlite/monitor_due.go, scanCandidate in store/postgres/monitor_detection.go, and step.facts in
-// internal/memstore/checks/memory.go.
+// internal/memstore/checks/memory.go. What a rule needs of other sources is read as [Parent] is: by a method of Detection (store.go,
+// its limits in validated.go) in each store and in monitortest, which detect.go asks and sim/monitor_node.go passes on.
 //
 // # Clocks
 //
 // Silence is judged by when heartbeats were received, on the monitor's own clock, [StoreTime]: the store's clock,
 // except that it never goes back. Each intake path ([PathStatus]) is known to have worked until its last probe. A
-// blind period, in which a path could not receive because no instance was up, the store was down or a router did not
-// answer, counts against no source. Neither does a forward step of the store's clock, which looks the same.
+// blind period, in which a path could not receive because no instance received, the store was down or a router did not
+// answer, counts against no source. While heartbeats are received and only watchers are down, nothing is blind: alarms are late. Neither does a forward step of the store's clock, which looks the same.
 //
 // # The rule
 //
@@ -97,18 +99,18 @@
 // comes before a time of a schedule counts for it if it is early by no more than the grace, and at most one minute, and no time
 // before is nearer: clocks differ. A run does not count as overrun if its path was blind meanwhile: silence will tell.
 //
-// An alarm ends with a heartbeat, with a configuration under which it would not have been raised, or with its source. The alarm of
-// a source that flaps ends once it has been well for [Check].Steady. A blind period, a resume or the start of a run is no sign of life.
+// An alarm ends with a heartbeat, with a change of its check's times by which the source is not overdue, or with its source. A
+// pause, maintenance or a parent's outage that begins while it stands does not end it. The alarm of a source that flaps ends once it has been well for [Check].Steady. A blind period, a resume or the start of a run is no sign of life.
 //
 // # What it promises
 //
 // An acknowledged heartbeat is stored. An outage is one ONSET and, at its end, one ABATED, in this order and with one
 // request ID, each stored for every sink in the transaction that changes the source, unless the alarm is held for its group: then
 // ReportGroup stores one ONSET and one ABATED of the group, or those of its members; package dispatch delivers them at
-// least once, in order per source. Both are compare-and-sets on the source, its last heartbeat and its check: a heartbeat that
-// arrives in between undoes the judgement, whichever instance made it. Its parent, its path and the maintenance window were
-// so when it was judged, which may be a moment ago. An instance that dies costs its sources the first window of its claims, and
-// groups and reminders the same if it was the one that sweeps.
+// least once, in order per source. ApplyChanges is a compare-and-set on the source, its last heartbeat and its check: a heartbeat that
+// arrives in between undoes the judgement, whichever instance made it. ReportGroup is one on what is held, and on what stands, of the group. Its parent, its path and the maintenance window were
+// so when it was judged, which may be a moment ago. An instance that dies costs its sources the first window of its claims and
+// claim.PollInterval, and groups and reminders the same if it was the one that sweeps.
 //
 // # What it does not promise
 //

@@ -131,7 +131,7 @@ func (c *Check) evaluateWithAlarm(f Facts) Evaluation {
 }
 
 // hasRecovered reports whether the outage has ended that an alarm stands for, and when that may no longer be so.
-// Only a heartbeat ends it, or a configuration that would have raised no alarm. The whole limit that a stricter check grants does
+// Only a heartbeat ends it, or a check by whose times it is not overdue. The whole limit that a stricter check grants does
 // not, nor does a blind period, a resume or the start of a run: they give the source more time, but are no sign of life.
 func (c *Check) hasRecovered(f Facts) (recovered bool, recheckAt StoreTime) {
 	// The ordinary rule decides, on the facts without what came after the onset and is no sign of life.

@@ -43,8 +43,8 @@ type HeartbeatStore interface {
 	// any order, possibly repeated. A text that is not a valid name is unknown, not an error.
 	ResolveSources(ctx context.Context, refs []SourceRef) ([]ResolvedSource, error)
 
-	// RecordHeartbeats records probes and heartbeats in one statement. A heartbeat changes nothing but its own row,
-	// unless an alarm of its source stands, the source is [Retired] or in a run, or the signal is not
+	// RecordHeartbeats records probes and heartbeats in one statement. A heartbeat changes nothing but its own row
+	// (the first one of a source also how many were heard), unless an alarm of its source stands, the source is [Retired] or in a run, or the signal is not
 	// [SignalSuccess]: then the source becomes due at once. A start changes neither the last heartbeat nor what is
 	// known of it. Probes follow [PathStatus.RecordProbe] and [SkippedTime].
 	RecordHeartbeats(ctx context.Context, d HeartbeatBatch) (BatchResult, error)
@@ -79,7 +79,7 @@ type Detection interface {
 	// last source of a removed check deletes the check.
 	Sweep(ctx context.Context, keep time.Duration, limit int) (Scan, error)
 
-	// HeldGroups lists groups that have held members, or no alarm left standing.
+	// HeldGroups lists groups that have held members, and those whose own alarm stands while no member's does.
 	HeldGroups(ctx context.Context) ([]AlarmGroup, error)
 
 	// ReportGroup reports held alarms or ends a group's alarm, and returns whether it did.
@@ -254,7 +254,7 @@ type Candidate struct {
 	Rev, BeatRev, CheckRev int64
 	Facts
 	// AlarmHeld: its alarm waits to be reported with others. Group is the ID of the group's alarm that it was
-	// reported with.
+	// reported with, and not a group's key as in [SourceChange].
 	AlarmHeld bool
 	Group     string
 	// Started is when the current outage began, by the wall clock.

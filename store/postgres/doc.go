@@ -10,7 +10,7 @@
 //
 //   - the end of a session with thousands of leases: the first frees all of them, the others record it;
 //   - a claimer that falls asleep: the second looks for free keys again;
-//   - the first start or renewal of a session on a connection, which rehearses a hand-over (functions/README.md), and its first Enqueue;
+//   - the first start or renewal of a session on a connection, which rehearses a hand-over (functions/README.md), and the first Enqueue on it;
 //   - lists of jobs and tokens: one reads the clock.
 //
 // A change of a job or token is a transaction of several round trips, two for a job: Go decides, while an advisory lock keeps
@@ -19,17 +19,17 @@
 // its session ends: then the server ends its connection (bound_transaction in common.sql), and it gets lease.ErrUnavailable or
 // lease.ErrUnknown.
 //
-// A single statement commits when its answer has been sent. If the answer is larger than the buffers between (some MB, of an exchange
-// with large messages) and the process stops or is cut off before it has read it, the keys of that exchange stay locked until the
+// A single statement commits when its answer has been sent. If the answer is larger than the buffers between (some MB, of Exchange of
+// a queue with large messages) and the process stops or is cut off before it has read it, the keys of that call stay locked until the
 // server ends the connection: after 10 s on Linux (tcpSettings in pool.go), or the URL's tcp_user_timeout. Behind a pooler or on a Unix
 // socket the server never ends it.
 //
 // The clock is clock_timestamp(), never the time at which a transaction or statement started. A renewal writes one row and
-// nothing that is indexed; it waits only for the end of that very session. Acquire of a lease that was seen held takes no lock
-// when a plain read can refuse it.
+// nothing that is indexed; it waits only for who ends that very session, or looks whether it has ended to take a lease of its own. Acquire of a
+// lease that was seen held takes no lock when a plain read can refuse it.
 //
-// Nothing that a result depends on is kept in a server's session: no prepared statement, no SET, no
-// search_path; names are written out. So it works behind a pooler in transaction mode. LISTEN does not work there:
+// Nothing that a result depends on is kept in a server's session (but which listener has a place, watch.go): no prepared
+// statement, no SET, no search_path; names are written out. So it works behind a pooler in transaction mode. LISTEN does not work there:
 // [Store.Watch] recognises the pooler and reports errors.ErrUnsupported, and changes are found by
 // polling alone, which costs at most one interval.
 //
@@ -38,7 +38,7 @@
 //
 // # Where things are
 //
-// A method and its function have files of one name, and mostly one name themselves: ClaimKeys (claims.go) calls claim_keys
+// A method and its function have files and names that match, mostly: ClaimKeys (claims.go) calls claim_keys
 // (functions/claims.sql), UpdateRow of shards (shard_registry.go) shard_update_row (functions/shard.sql).
 //
 //	port                              Go                                          functions/
@@ -84,7 +84,7 @@
 //
 // A takeover is decided by acquire (lease.sql), in up to two passes:
 //
-//  1. takes no lock; most requests end there, with any verdict but a new term. It is left out for a lease that the contender has
+//  1. takes no lock; most requests for a lease that was seen held end there, with any verdict but a new term. It is left out for a lease that the contender has
 //     seen free;
 //  2. locks the lease and both sessions (only its own one where the contender saw none), and is the only one that writes.
 //
@@ -95,11 +95,13 @@
 //	held        acquisition_reason gives no reason why another may take the lease
 //	taken       it gives one (vacant, successor, or lapsed: the holder's session), and assign_lease writes the new term
 //
-// One of its arguments is p_waited: the contender has counted a whole T by its own clock. [lease.Expectation.Permits] is the same
-// rule for the stores that decide in Go: both change together.
+// A session has lapsed if it was ended, its deadline has passed, or p_waited says so: any of the three is enough here. p_waited is an
+// argument: the contender has counted the holder's whole timeout (T) by its own clock. [lease.Expectation.Permits] is the same rule for
+// the stores that decide in Go: both change together.
 //
-// In SQL a deadline that has passed is enough to take a lease over. The contender's own clock is the second condition: it sends no
-// request before it has counted the remaining time (lease/takeoverpolicy.go). A step forward of the server's clock by more than T
+// That the contender's own clock agrees is decided before, in Go: it sends no request before it has counted the remaining time
+// (lease/takeoverpolicy.go). Who of those that wait asks first is decided there too (Contender.turn in lease/contender.go, by the place
+// in the waiting list, count_waiting in lease.sql): an order of them by anything else belongs there, in that list and in Waiters. A step forward of the server's clock by more than T
 // ends every session, but gives no lease away early; a step back delays a takeover by T at most.
 //
 // Of claims the server's clock decides alone. A ready key whose holder has lapsed can be claimed at once, unless a step is in
@@ -108,7 +110,7 @@
 // clock such keys, and those that become ready later, wait for as much longer.
 //
 // A contender learns in three ways that a lease is free. What frees or takes a lease notifies (notify_change in common.sql), of a
-// job's lease only if a session waits for it; listeners get that (watch.go). A renewal returns the leases that its session waits for
+// job's lease only if a session waits for it. The first in line listen for that, and others while few do (watch.go). A renewal returns the leases that its session waits for
 // (waits in renewals.sql). A lapse sends no notification: the contender asks when its own timer has run out. See lease.Contender and
 // ADR 0050.
 //
@@ -134,9 +136,10 @@
 //
 // Entry points (entry/) are what others use by a name that stays: enqueue, enqueue_at, enqueue_all,
 // require_term, acquire, renew, release and state, the bodies of the triggers check_term and number_batches, and the views. There is
-// one of each. Entry points call the set installed last. If no program has used that set for seven days, the next program that
-// opens the store makes them call its own. If a later version has added a column to a view, its entry points stay. A trigger therefore also
-// handles rows that the other version inserts, and must stay compatible with it, as the functions must.
+// one of each, so that a trigger also handles rows that the other version inserts: it must stay compatible with it, as the functions
+// must. Entry points call the set installed last, which may be an older one that was dropped and created again. If no program has used
+// that set for seven days, the next program that opens the store makes them call its own. If a later version has added a column to a
+// view, its entry points stay.
 //
 // The table rule_set names the function sets. Opening the store records that a set is used, at most once an
 // hour, and a session records the set of its program. A start drops the sets that no program
@@ -156,34 +159,6 @@
 // While an open transaction uses what a migration changes, that waits half a second at a time, because all who come later wait behind
 // it, and in the end fails with lease.ErrUnavailable.
 //
-// # Enqueueing
-//
-// Whether a message is accepted is decided by the functions in entry/enqueue.sql, and for INSERT and COPY by the trigger; order at
-// COMMIT, by number_batches in entry/enqueue.sql and append_to_key in functions/enqueue.sql, which locks the end of a
-// key from then until the commit is over. The application enqueues in its own transactions, through [Enqueue] or in SQL from any language:
-//
-//	SELECT understudy.enqueue('orders', 'customer-7', payload);
-//	SELECT understudy.enqueue(queue => 'orders', key => 'customer-7', payload => …, id => …, content_type => …);
-//
-// returns the id, a random one if none is given, or null if the queue has a message of this id
-// already. enqueue_at has one more argument after the payload, before when it is not to be sent: until then the message is in
-// understudy.scheduled, and costs dispatchers nothing. With six arguments, all of them given, the last is a jsonb object of headers. INSERT and COPY
-// into understudy.batch (queue, key, id, payload, content_type) work too; there a duplicate is an error, and what is
-// not valid is refused at COMMIT.
-// Headers only go through the functions, which check them. A queue that does not exist is refused with SQLSTATE US002, by the
-// function at once and otherwise at COMMIT.
-//
-// No key is locked before COMMIT (a second message of the same id in a queue waits for the first). Then a deferred trigger numbers all messages of the
-// transaction: it locks the tails of their keys, in the order of the keys, so that others who enqueue
-// to one of these keys wait for the end of this commit, and come after it. A key that was idle becomes
-// ready, and one dispatcher that sleeps is notified; a busy one never is.
-//
-// At REPEATABLE READ and above a commit may fail with SQLSTATE 40001 when others have enqueued to
-// the same key since the transaction started: try again; nothing is lost or out of order. SET
-// CONSTRAINTS ALL IMMEDIATE, and a commit that waits for a standby, make others wait longer, as for the
-// guard below; the former also gives up the order of the keys, and may deadlock. The server may
-// refuse PREPARE TRANSACTION because of the notification.
-//
 // # Claims and queues
 //
 // Claims, starts and results of a key meet in its row in understudy.claim. Deliveries lock that row
@@ -196,24 +171,6 @@
 // A transaction that stays open for long keeps the server from reusing what it might still see. Keys that
 // always have work continue as before; a key that becomes idle and ready again and again costs more
 // each time, until it ends.
-//
-// # The guard
-//
-// A transaction of the application may require that its term is current:
-//
-//	SELECT understudy.require_term('role', 'billing', 1767323045000);
-//
-// from any client, at any isolation level, best as the last statement before COMMIT. At COMMIT a deferred
-// trigger locks the lease's row and refuses the commit with SQLSTATE US001 unless the lease is held
-// under that term. Until then nothing is locked: an open transaction delays neither a renewal
-// (which never touches that row) nor a takeover. At REPEATABLE READ and above the transaction must
-// have started after the lease was taken, and a takeover since then is reported as SQLSTATE 40001;
-// when it is tried again it gets US001. See [Store.RequireTerm].
-//
-// Three things move the lock to before the end of the commit, so that a takeover has to wait; none
-// makes two primaries. SET CONSTRAINTS ALL IMMEDIATE after the call takes it at once. PREPARE
-// TRANSACTION keeps it until COMMIT PREPARED. A commit that waits for a synchronous standby keeps it
-// that long.
 //
 // # Rights
 //

@@ -38,6 +38,32 @@ const (
 // says what is wrong with the messages, and what the server has to say comes as it
 // is; as any failed statement, it leaves the transaction good for nothing but
 // ROLLBACK, save for what is refused as lease.ErrInvalid before it is sent.
+//
+// Whether a message is accepted is decided by the functions in entry/enqueue.sql, and for INSERT and COPY by the trigger; order at
+// COMMIT, by number_batches in entry/enqueue.sql and append_to_key in functions/enqueue.sql, which locks the end of a
+// key from then until the commit is over. In SQL, from any language:
+//
+//	SELECT understudy.enqueue('orders', 'customer-7', payload);
+//	SELECT understudy.enqueue(queue => 'orders', key => 'customer-7', payload => …, id => …, content_type => …);
+//
+// returns the id, a random one if none is given, or null if the queue has a message of this id
+// already. enqueue_at has one more argument after the payload, before when it is not to be sent: until then the message is in
+// understudy.scheduled, and costs dispatchers nothing. With six arguments, all of them given, the last is a jsonb object of headers. INSERT and COPY
+// into understudy.batch (queue, key, id, payload, content_type) work too; there a duplicate is an error, and what is
+// not valid is refused at COMMIT.
+// Headers only go through the functions, which check them. A queue that does not exist is refused with SQLSTATE US002, by the
+// function at once and otherwise at COMMIT.
+//
+// No key is locked before COMMIT (a second message of the same id in a queue waits for the first). Then a deferred trigger numbers all messages of the
+// transaction: it locks the tails of their keys, in the order of the keys, so that others who enqueue
+// to one of these keys wait for the end of this commit, and come after it. A key that was idle becomes
+// ready, and one dispatcher that sleeps is notified; a busy one never is.
+//
+// At REPEATABLE READ and above a commit may fail with SQLSTATE 40001 when others have enqueued to
+// the same key since the transaction started: try again; nothing is lost or out of order. SET
+// CONSTRAINTS ALL IMMEDIATE, and a commit that waits for a standby, make others wait longer, as for
+// [Store.RequireTerm]; the former also gives up the order of the keys, and may deadlock. The server may
+// refuse PREPARE TRANSACTION because of the notification.
 func Enqueue(ctx context.Context, tx pgx.Tx, messages ...dispatch.Message) (added []bool, err error) {
 	return EnqueueIn(ctx, tx, DefaultSchema, messages...)
 }

@@ -13,12 +13,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// The rules (the hash of which names a rule set) are functions in the database that decide: who may take a lease,
-// which message comes next, which source is late. There is one set of them for each version of the program that
-// uses it: the names of a set begin with its hash, and the program calls its own. So programs of
-// two versions run side by side. The entry points are what others call or read by a name that
-// must not change: functions that applications call, the bodies of triggers, and views. There is
-// one of each, which uses the set that was installed last.
+// The rules (the hash of which names a rule set) are functions in the database that decide: who may take a lease, which message
+// comes next, whether what was decided about a source still applies. There is one set of them for each version of the program
+// that uses it: the names of a set begin with its hash, and the program calls its own. So programs of two versions run side by
+// side. The entry points are what others call or read by a name that must not change: functions that applications call, the
+// bodies of triggers, and views. There is one of each, which uses the set that was installed last.
 //
 //go:embed functions/*.sql entry/*.sql
 var ruleFiles embed.FS

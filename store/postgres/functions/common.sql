@@ -1,8 +1,7 @@
 -- What the functions of all files use. {{schema}} is the schema's quoted name, {{channel}} the same name as a string, {{rules}}
--- the prefix of this set of functions, and {{hash}} its hash. The file of a method's function has the name of the method's
--- Go file, and the function that of the method (see the package's documentation).
+-- the prefix of this set of functions, and {{hash}} its hash. Which function is which method's: the package's documentation.
 --
--- Every function keeps these rules:
+-- Every function keeps these rules. The monitor's have others for time and order (monitor.sql): they decide by a compare-and-set.
 --   * Time is {{schema}}.clock(), which is clock_timestamp() and never now(), read after the locks
 --     are taken (renew_session says why it may read it before). now() is the start of the
 --     transaction: before every lock that it waited for, so that a session that was renewed
@@ -51,8 +50,8 @@ RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     v_change text := json_build_object('space', p_space, 'key', p_key, 'term', p_term, 'free', p_free, 'successor', p_successor)::text;
 BEGIN
-    -- The lease of a job changes hands at each run. Only who waits for it wants to know, and that it is free: a commit that notifies
-    -- waits for all others that do, and wakes every process of the server that listens.
+    -- The lease of a job changes hands at each run, and is of interest only to who waits for it (a term of 0 is no lease's: it is a
+    -- claim that wakes). A commit that notifies waits for all others that do, and wakes every process of the server that listens.
     IF p_space IS NULL OR p_space = 'job' AND p_term > 0 AND NOT EXISTS (SELECT FROM {{schema}}.waiter WHERE space = p_space AND key = p_key) THEN
         RETURN;
     END IF;

@@ -1,7 +1,7 @@
 -- Renewals of sessions: of one, and of many at once.
 
--- Renews a session that lives. Once refused, always refused: it is ended then. changes grows when a release is asked of a lease
--- that it holds; waits are the leases that it waits for. What happens to other leases costs a renewal nothing.
+-- Renews a session that lives. Once refused, always refused: it is ended then. changes differs when a release is asked of a lease
+-- that it holds, or one of those is released; waits are the leases that it waits for. What happens to other leases costs a renewal nothing.
 CREATE FUNCTION {{rules}}.renew_session(p_id text, p_lock_timeout_ms bigint, OUT seq bigint, OUT changes bigint, OUT waits json) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
