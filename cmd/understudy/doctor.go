@@ -62,7 +62,7 @@ of containers that have no shell.`,
 	f.register(c.Flags())
 	c.Flags().StringVarP(&f.file, "config", "c", "", "take store and timings from a server's configuration `FILE`")
 	c.Flags().StringArrayVar(&f.servers, "server", nil, "also ask the server, agent or peer at this `URL`; may be given again")
-	c.Flags().StringVar(&f.tokenFile, "token-file", "", "send the token in this `FILE` to servers (default: that in $UNDERSTUDY_TOKEN, if any)")
+	c.Flags().StringVar(&f.tokenFile, "token-file", "", "send the token in this `FILE` to servers (default: that of $UNDERSTUDY_TOKEN or $UNDERSTUDY_TOKEN_FILE)")
 	c.Flags().BoolVar(&f.ready, "ready", false, "only ask the servers whether they are ready; exit 1 if one is not")
 	return c
 }

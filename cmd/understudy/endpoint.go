@@ -61,9 +61,7 @@ func (a *app) warnOfVariables() {
 		return
 	}
 	a.warnedOfVariables = true
-	for _, w := range settings.UnknownVariables(os.Environ()) {
-		a.Log.Warn(w)
-	}
+	settings.LogUnknownVariables(a.Log, os.Environ())
 	unread := settings.ServerVariables(os.Environ(), func(k strictyaml.EnvKey) bool {
 		f := k.FlagIn(a.flags)
 		return f != nil && !f.Changed
@@ -92,10 +90,10 @@ func (a *app) needStore() error {
 // usesServer reports whether commands ask a server.
 func (a *app) usesServer() bool { return a.serverURL != "" }
 
-// tokenIn is what is shown to a server: the token in a file, else the one in the environment; "" is nothing.
+// tokenIn is what is shown to a server: the token in a file, else the one that the environment names; "" is nothing.
 func tokenIn(file string) (string, error) {
 	if file == "" {
-		return os.Getenv("UNDERSTUDY_TOKEN"), nil
+		return settings.EnvironmentToken(os.Environ())
 	}
 	return settings.ReadSecret("--token-file", file)
 }

@@ -57,7 +57,7 @@ Exit codes: 0 done; 1 failed; 2 wrong usage; 3 vacant, absent or not found;
 	f := root.PersistentFlags()
 	f.StringVar(&a.StoreURL, "store", "", "store `URL`: sqlite:PATH, postgres://…, redis://…, sabledb://… (default $UNDERSTUDY_STORE, else an SQLite file in the state directory)")
 	f.StringVar(&a.serverURL, "server", "", "ask the server at this `URL` instead of a store (default $UNDERSTUDY_SERVER)")
-	f.StringVar(&a.tokenFile, "token-file", "", "show the server the token in this `FILE` (default: that in $UNDERSTUDY_TOKEN, if any)")
+	f.StringVar(&a.tokenFile, "token-file", "", "show the server the token in this `FILE` (default: that of $UNDERSTUDY_TOKEN or $UNDERSTUDY_TOKEN_FILE)")
 	f.StringVarP(&a.output, "output", "o", "table", "output `format`: table or json")
 	f.StringVar(&a.logLevel, "log-level", "", "debug, info, warn or error (default $UNDERSTUDY_LOG_LEVEL, else info)")
 	f.StringVar(&a.logFormat, "log-format", "", "text or json (default $UNDERSTUDY_LOG_FORMAT, else text)")

@@ -32,16 +32,28 @@ func setByGuard(environ []string) func(name string) bool {
 // EnvironmentStore returns the URL of the store that the environment names, as for a server without a file, and the file
 // that it was read from; "" is none.
 func EnvironmentStore(environ []string) (url, file string, err error) {
-	const plain, inFile = envPrefix + "STORE", envPrefix + "STORE_FILE"
+	return environmentSecret(environ, envPrefix+"STORE")
+}
+
+// EnvironmentToken returns the token that the environment names, as for a server without a file; "" is none.
+func EnvironmentToken(environ []string) (string, error) {
+	token, _, err := environmentSecret(environ, envPrefix+"TOKEN")
+	return token, err
+}
+
+// environmentSecret returns the value of a variable, or of the file that the variable of the same name with _FILE names, and
+// that file.
+func environmentSecret(environ []string, plain string) (value, file string, err error) {
+	inFile := plain + "_FILE"
 	said := strictyaml.Variables(envPrefix, environ)
-	if url, file = said[plain], said[inFile]; file == "" {
-		return url, "", nil
+	if value, file = said[plain], said[inFile]; file == "" {
+		return value, "", nil
 	}
-	if url != "" {
+	if value != "" {
 		return "", "", usererr.Errorf("%s and %s, in the environment, exclude each other", plain, inFile)
 	}
-	url, err = ReadSecret(inFile, file)
-	return url, file, err
+	value, err = ReadSecret(inFile, file)
+	return value, file, err
 }
 
 // ServerVariables returns the variables of the environment that set a key of the server's file for which is returns true.
@@ -60,6 +72,11 @@ func LogEnvironment(log *slog.Logger, taken []strictyaml.EnvKey, environ []strin
 	for _, k := range taken {
 		log.Info("the environment goes before the file", "variable", k.Name, "key", k.Path)
 	}
+	LogUnknownVariables(log, environ)
+}
+
+// LogUnknownVariables logs a warning for each of [UnknownVariables].
+func LogUnknownVariables(log *slog.Logger, environ []string) {
 	for _, w := range UnknownVariables(environ) {
 		log.Warn("unknown variable in the environment", "warning", w)
 	}
