@@ -296,6 +296,23 @@ func TestCacheWhichCopy(t *testing.T) {
 	})
 }
 
+// TestCacheOfAnotherPeer: a copy that this peer got from another is not given to who wants a newer or a longer one.
+func TestCacheOfAnotherPeer(t *testing.T) {
+	for header, want := range map[string]string{"min-fresh=20": "fetched", "max-age=30": "fetched", "min-fresh=5": "copied", "": "copied"} {
+		g := newCacheRig(t)
+		g.peer.get = func(_ context.Context, _ string, o cache.GetOptions) (cache.Item, error) {
+			now := time.Now()
+			if !o.Refresh {
+				return cache.Item{Key: "k", Value: []byte("copied"), From: cache.Miss, Made: now.Add(-time.Minute), Expire: now.Add(10 * time.Second)}, nil
+			}
+			return cache.Item{Key: "k", Value: []byte("fetched"), From: cache.Miss, Made: now, Expire: now.Add(time.Minute)}, nil
+		}
+		if a := g.do("GET", "/v1/cache/k", "Cache-Control", header); a.Body != want {
+			t.Errorf("%q: %q, want %q", header, a.Body, want)
+		}
+	}
+}
+
 func TestCacheErrors(t *testing.T) {
 	g := newCacheRig(t)
 	for _, c := range []struct {

@@ -153,6 +153,9 @@ func (c *cachePart) find(w http.ResponseWriter, r *http.Request, key string, wan
 	ctx, cancel := c.waitContext(w, r, want.wait)
 	defer cancel()
 	item, err := c.peer.Get(ctx, key, cache.GetOptions{After: want.after, Refresh: want.refresh})
+	if err == nil && !want.refresh && item.Made.Before(now) && !want.accepts(item, now) { // it is another peer's copy
+		item, err = c.peer.Get(ctx, key, cache.GetOptions{After: want.after, Refresh: true})
+	}
 	return item, c.waitError(r, err, want.wait)
 }
 

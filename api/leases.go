@@ -74,6 +74,10 @@ func (s *Server) putLease(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	// The history has other events of a part of this name, and shows each under one name alone.
+	if shownPart(id.Space) != id.Space || storedPart(id.Space) != id.Space {
+		return fmt.Errorf("%w: space %q has this name in the history already: choose another", lease.ErrInvalid, id.Space)
+	}
 	wait, err := waitParameter(r)
 	if err != nil {
 		return err

@@ -226,6 +226,16 @@ func TestSteppedStoreClockIsDangerous(t *testing.T) {
 	}
 }
 
+// TestSpacesOfTheHistory: events of a lease could not be told from those of queues and tokens.
+func TestSpacesOfTheHistory(t *testing.T) {
+	g := newRig(t)
+	session := g.session("one")
+	for _, space := range []string{"queue", "batch", "token", "access"} {
+		g.do("PUT", "/v1/leases/"+space+"/x", fmt.Sprintf(`{"session":%q}`, session)).want(400, "invalid")
+	}
+	g.do("PUT", "/v1/leases/queues/x", fmt.Sprintf(`{"session":%q}`, session)).want(200, "")
+}
+
 func TestForgottenBeliefCostsTimeOnly(t *testing.T) {
 	g := newRig(t)
 	one := g.session("one")

@@ -215,13 +215,9 @@ func usualErrors(rt route, op operation) (out []string) {
 	if rt.open {
 		return nil
 	}
-	out = []string{"401", "403", "429", "503", "504"} // tokens may be in the store, too
-	hasBody := op.in != nil || op.inOther != ""
-	if hasBody {
+	out = []string{"400", "401", "403", "429", "503", "504"} // any query may be unreadable; tokens may be in the store, too
+	if op.in != nil || op.inOther != "" {
 		out = append(out, "413")
-	}
-	if hasBody || len(op.params) > 0 || strings.Contains(rt.pattern, "{") {
-		out = append(out, "400")
 	}
 	if _, maybe := maybeMissing[op.tag]; maybe {
 		out = append(out, "404")

@@ -106,18 +106,18 @@ var operationsOfMonitor = map[string]operation{
 		answers: []reply{{200, "The badge", nil, `{"content": {"image/svg+xml": {"schema": {"type": "string"}}}}`}},
 		errors:  "400 404 503",
 	},
-	"GET /acknowledge/{alarm}/{signature}":  acknowledgeOperation("showAcknowledge", "Show an alarm, with a button that acknowledges it"),
-	"POST /acknowledge/{alarm}/{signature}": acknowledgeOperation("acknowledgeByLink", "Acknowledge an alarm, by the link in its message"),
+	"GET /acknowledge/{alarm}/{signature}":  acknowledgeOperation("showAcknowledge", "Show an alarm, with a button that acknowledges it", problemContent),
+	"POST /acknowledge/{alarm}/{signature}": acknowledgeOperation("acknowledgeByLink", "Acknowledge an alarm, by the link in its message", `"text/html": {"schema": {"type": "string"}}, `+problemContent),
 	"POST /v1/beats": {
 		id: "sendBeats", tag: "monitor",
 		summary:     "Send beats",
-		description: "One or an array, as below or as VES events; newline-delimited JSON too, and gzip. The answer comes when they are stored. It needs the server's token, if there is one, or a ping key that is for the event. A body of one beat that is not accepted is answered 400, 403 or 404, with the same counts instead of a problem.",
+		description: "One or an array, as below or as VES events; newline-delimited JSON too, and gzip. The answer comes when they are stored. It needs the server's token, if there is one, or a ping key that is for the check. A body of one beat that is not accepted is answered 400, 403 or 404, with the same counts instead of a problem.",
 		inOther:     `{"application/json": {"schema": {"oneOf": [{"$ref": "#/components/schemas/Beat"}, {"type": "array", "items": {"$ref": "#/components/schemas/Beat"}}]}}, "application/x-ndjson": {"schema": {"type": "string"}}}`,
 		answers: []reply{
 			{200, "They are stored", apitype.BeatsTaken{}, ""},
 			{202, "Some were not accepted: the counts tell", apitype.BeatsTaken{}, ""},
 			{400, "The body cannot be read, or its one beat is not accepted", nil, countsOrProblem},
-			{403, "The ping key is not for that event (forbidden), or not for the one beat", nil, countsOrProblem},
+			{403, "The ping key is not for that check (forbidden), or not for the one beat", nil, countsOrProblem},
 			{404, "The check of the one beat is not known", nil, countsOrProblem},
 		},
 		errors: "401 413 503",
@@ -141,18 +141,24 @@ func monitorAction(id, summary, description string) operation {
 	}
 }
 
-func acknowledgeOperation(id, summary string) operation {
+const problemContent = `"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}`
+
+// acknowledgeOperation is one of a page; refusals is the content of its 400.
+func acknowledgeOperation(id, summary, refusals string) operation {
 	return operation{
 		id: id, tag: "monitor", summary: summary, description: "The link is the field acknowledge of an alarm's message, if public_url is set.",
-		answers: []reply{{200, "A page", nil, `{"content": {"text/html": {"schema": {"type": "string"}}}}`}},
-		errors:  "400 404 503",
+		answers: []reply{
+			{200, "A page", nil, `{"content": {"text/html": {"schema": {"type": "string"}}}}`},
+			{400, "The link or the name of who acknowledges is not valid", nil, `{"content": {` + refusals + `}}`},
+		},
+		errors: "404 503",
 	}
 }
 
 func vesOperation(id, summary string) operation {
 	op := operation{
 		id: id, tag: "monitor", summary: summary,
-		description: "It needs the server's token, if there is one, or a ping key that is for the event.",
+		description: "It needs the server's token, if there is one, or a ping key that is for the check.",
 		inOther:     `{"application/json": {"schema": {"type": "object"}}}`,
 		answers:     []reply{{202, "Stored", nil, ""}},
 	}
@@ -172,7 +178,7 @@ func pingOperations() map[string]operation {
 			answers: []reply{answer},
 			errors:  "400 401 404 413 503",
 			other: map[int]string{
-				403: "The ping key is not for that event (forbidden)",
+				403: "The ping key is not for that check (forbidden)",
 				405: "The ping key accepts only POST (method_not_allowed)",
 				429: "Too much is waiting here (busy), or too many wrong keys are being answered (too_many_wrong_keys)",
 			},
@@ -194,11 +200,11 @@ func pingOperations() map[string]operation {
 			byID+"The key is sent as Authorization: GenieKey KEY. Errors are as Opsgenie has them.", reply{202, "PONG: it is stored", nil, ""})
 	}
 	describe("POST", "/v1/watchdog/{event}/{source}", "Watchdog", "Take a notification of Alertmanager's webhook as a heartbeat",
-		"Of an alert that fires all the time: while it fires the source is alive. It needs the server's token, if there is one, or a ping key that is for the event.",
+		"Of an alert that fires all the time: while it fires the source is alive. It needs the server's token, if there is one, or a ping key that is for the check.",
 		reply{204, "It is stored, or no alert of it fires", nil, ""})
 	out["POST /v1/watchdog/{event}/{source}"].other[415] = "Not JSON, or packed otherwise than by gzip (media_type)"
-	add("/v1/ping/{event}/{source}", "Ping", "Tell that a source is alive", "It needs the server's token, if there is one, or a ping key that is for the event. The key may also be given as ?key=.")
-	add("/v1/ping/{event}/{source}/{what}", "PingSignal", "Tell that a run starts, failed, or ended with an exit code", "It needs the server's token, if there is one, or a ping key that is for the event. The key may also be given as ?key=.")
+	add("/v1/ping/{event}/{source}", "Ping", "Tell that a source is alive", "It needs the server's token, if there is one, or a ping key that is for the check. The key may also be given as ?key=.")
+	add("/v1/ping/{event}/{source}/{what}", "PingSignal", "Tell that a run starts, failed, or ended with an exit code", "It needs the server's token, if there is one, or a ping key that is for the check. The key may also be given as ?key=.")
 	add("/v1/ping/key/{key}/{event}/{source}", "PingWithKey", "Tell that a source is alive", "")
 	add("/v1/ping/key/{key}/{event}/{source}/{what}", "PingSignalWithKey", "Tell that a run starts, failed, or ended with an exit code", "")
 	return out

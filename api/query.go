@@ -21,9 +21,10 @@ type query struct {
 }
 
 // checkQuery refuses a query that cannot be read. [url.URL.Query], which handlers call, drops such parameters, and without a
-// filter a request means everything. A heartbeat counts whatever its query is: losing it would raise an alarm.
+// filter a request means everything. A heartbeat counts whatever its query is: losing it would raise an alarm. What anyone may
+// ask (health, readiness) reads no query.
 func checkQuery(r *http.Request, to route) error {
-	if r.URL.RawQuery == "" || to.keyed && to.scope == access.Ingest {
+	if r.URL.RawQuery == "" || to.open && !to.keyed || to.keyed && to.scope == access.Ingest {
 		return nil
 	}
 	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {

@@ -255,8 +255,8 @@ func (c *Contender) rereadWithin(s *slot, wait time.Duration) {
 	}
 }
 
-// leave takes the session off the waiting lists. All of it has the time of one call, and ends with the first error: the
-// work, or the end of the process, waits for it, and what is left on a list ends with the session.
+// leave takes the session off the waiting lists. All of it has the time of one call: the work, or the end of the process,
+// waits for it. What is left on a list ends with the session.
 func (c *Contender) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Timing.CallTimeout())
 	defer cancel()
@@ -266,7 +266,9 @@ func (c *Contender) leave(ctx context.Context) {
 		}
 		if err := c.Roster.Leave(ctx, s.id, c.Session); err != nil {
 			c.Logger.Debug("leaving the waiting lists; they end with the session", "lease", s.id.String(), "err", err)
-			return
+			if ctx.Err() != nil {
+				return
+			}
 		}
 	}
 }

@@ -119,14 +119,15 @@ func (v View) HasSuccessor(primary string, p Policy) bool {
 }
 
 // LaterBetterCandidate returns why the choice no longer holds, "" if it does: another node left the old primary after
-// the choice was made, and has more than txn, the position of the chosen one. Only a plan's first try gives way to such
-// a node: one that is always late must not keep the shard without a primary.
-func (p Plan) LaterBetterCandidate(v View, txn int64) string {
+// the choice was made, and has more than the chosen one, which shows s after its promotion. Only a plan's first try gives way to
+// such a node: one that is always late must not keep the shard without a primary.
+func (p Plan) LaterBetterCandidate(v View, s State) string {
 	if p.Kind != Failover || p.Wanted != "" || len(p.Tried) > 0 {
 		return ""
 	}
 	best, _ := choosePrimary(v, choice{from: p.From, tried: []string{p.To}, frozen: p.Epoch})
 	r, _ := v.Node(best)
+	txn := v.Row.promotedAt(s)
 	if done, _ := r.ResultOf(p.Epoch, OrderDetach); best != p.To && done.Txn > txn {
 		return fmt.Sprintf("%s answered after the choice was made, and stands at %d, not at %d", r.Label(), done.Txn, txn)
 	}

@@ -19,6 +19,25 @@ func (r Row) lineage() string {
 	return ""
 }
 
+// Ended is where a lineage of the shard ended, 0 if it continues or is none of the shard's.
+func (r Row) Ended(lineage string) int64 {
+	for _, l := range r.Lineages {
+		if l.ID == lineage && lineage != "" {
+			return l.End
+		}
+	}
+	return 0
+}
+
+// promotedAt is where a new primary stood when it was promoted, as [State.PromotedAt]. But one that led under its lineage before,
+// until that ended, came to it long ago: it has all of it.
+func (r Row) promotedAt(s State) int64 {
+	if end := r.Ended(s.Lineage.ID); end > 0 {
+		return min(s.Txn, end)
+	}
+	return s.PromotedAt()
+}
+
 // position is where a node stands in the shard's history: without what it has beyond the end of its lineage.
 // It is known if its data is of a lineage of the shard.
 func (r Row) position(n Record) (at int64, known bool) {
@@ -55,10 +74,7 @@ func (r Row) began() (at int64) {
 // still shows a lineage that has ended, or says which one it came from. One that took a full copy since says neither,
 // and its numbers may have nothing to do with earlier ones (SableDB).
 func (r Row) shortOf(n Record) int64 {
-	ended := func(id string) bool {
-		return id != "" && slices.ContainsFunc(r.Lineages, func(l Lineage) bool { return l.ID == id && l.End != 0 })
-	}
-	if at, known := r.position(n); known && (ended(n.Lineage.ID) || ended(n.Before.ID)) {
+	if at, known := r.position(n); known && (r.Ended(n.Lineage.ID) > 0 || r.Ended(n.Before.ID) > 0) {
 		return max(0, r.began()-at)
 	}
 	return 0

@@ -11,13 +11,9 @@ func (v View) BootstrapRow(r Record, secret string) Row {
 	epoch, now := v.nextEpoch(), v.Now
 	row := Row{
 		Name: r.Shard, Epoch: epoch, Primary: r.ID, PrimaryEpoch: epoch,
-		Lineages: []Lineage{{ID: r.Lineage.ID}},
+		Lineages: append(originOf(r.Before), Lineage{ID: r.Lineage.ID}),
 		Members:  []Member{{ID: r.ID, Address: r.Address, Agent: r.Agent, Since: now}},
 		Secret:   secret,
-	}
-	// Whoever has not gone on since that one ended has nothing that this shard lacks.
-	if r.Before.ID != "" && r.Before.End > 0 {
-		row.Lineages = []Lineage{r.Before, {ID: r.Lineage.ID}}
 	}
 	// Replicas that have all of it already may take its place from the first moment on.
 	for _, n := range v.Nodes {
@@ -26,6 +22,15 @@ func (v View) BootstrapRow(r Record, secret string) Row {
 		}
 	}
 	return row
+}
+
+// originOf is what a history begins with whose first primary came out of another lineage: whoever has not gone on since that one
+// ended has nothing that the shard lacks, and whoever has less of it lacks the rest.
+func originOf(before Lineage) []Lineage {
+	if before.ID == "" || before.End == 0 {
+		return nil
+	}
+	return []Lineage{before}
 }
 
 // nextEpoch is for a new plan. As terms do, epochs follow the store's clock in milliseconds, so
@@ -106,7 +111,7 @@ func (r Row) WithNewPrimary(node string, epoch int64, s State, took time.Duratio
 		return Row{}, fmt.Errorf("%w: the plan of epoch %d does not name node %.8s any more", ErrChanged, epoch, node)
 	}
 	// It had caught up before. Its old primary may have been restarted since, with other data, which it then copied.
-	if at := s.PromotedAt(); p.Kind == Switchover && at < p.Txn {
+	if at := r.promotedAt(s); p.Kind == Switchover && at < p.Txn {
 		return Row{}, fmt.Errorf("it had reached %d, and was promoted at %d: it has copied other data meanwhile", p.Txn, at)
 	}
 	r = r.Copy()
@@ -114,9 +119,9 @@ func (r Row) WithNewPrimary(node string, epoch int64, s State, took time.Duratio
 	r.Plan.Steps = append(r.Plan.Steps, Step{Phase: Promoting, Took: took})
 	r.Plan.Phase = Following
 	if p.NewHistory {
-		r.Lineages = nil
+		r.Lineages = originOf(s.Before)
 	}
-	r.Lineages = extend(r.Lineages, s.Lineage.ID, s.PromotedAt())
+	r.Lineages = extend(r.Lineages, s.Lineage.ID, r.promotedAt(s))
 	if _, member := r.Member(node); !member {
 		r.Members = append(r.Members, Member{ID: node, Since: p.Began})
 	}

@@ -15,7 +15,7 @@ const seen = new Set();
 const older = byId('history-older');
 
 // stored are the names of parts in the store, which addresses of earlier versions have.
-const stored = { batch: 'queue', access: 'token' };
+const stored = new Map([['batch', 'queue'], ['access', 'token']]);
 
 let only = { part: '', subject: '', text: '' };
 let latest = []; // what came before the page was opened, oldest first
@@ -27,7 +27,7 @@ older.addEventListener('click', () => load(reach));
 
 when('history', (rest) => {
   const [named = '', ...subject] = rest;
-  const of = stored[named] || named;
+  const of = stored.get(named) || named;
   only = of === 'about' ? { part: '', subject: '', text: subject.join('/') } : { part: of, subject: subject.join('/'), text: '' };
   part.value = [...part.options].some((o) => o.value === only.part) ? only.part : '';
   text.value = only.text || only.subject;

@@ -54,6 +54,10 @@ func (a *app) prepare() error {
 	if err := a.logAs(cmp.Or(a.logLevel, os.Getenv("UNDERSTUDY_LOG_LEVEL")), cmp.Or(a.logFormat, os.Getenv("UNDERSTUDY_LOG_FORMAT"))); err != nil {
 		return err
 	}
+	// An empty FILE is that of a variable that is not set: without a token, an API that this process serves would be open to everyone.
+	if f := a.flags.Lookup("token-file"); f != nil && f.Changed && f.Value.String() == "" {
+		return usererr.Errorf("--token-file is empty")
+	}
 	return a.resolveEndpoint()
 }
 

@@ -123,6 +123,9 @@ func (a *app) doctor(ctx context.Context, f doctorFlags) error {
 
 // asked are the servers that the command line names, and the token for them.
 func (f *doctorFlags) asked() (*doctor.Servers, error) {
+	if len(f.servers) == 0 {
+		return doctor.NewServers(nil, "")
+	}
 	token, err := tokenIn(f.tokenFile)
 	if err != nil {
 		return nil, err

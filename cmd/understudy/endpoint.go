@@ -19,6 +19,8 @@ import (
 // environment, and with both in the environment a command asks the server if it can.
 func (a *app) resolveEndpoint() error {
 	switch {
+	case a.serverURL == "" && a.StoreURL == "" && a.flags.Changed("store"):
+		return usererr.Errorf("--store is empty: leave it out for the default, or name a store")
 	case a.serverURL != "" && a.StoreURL != "":
 		return usererr.Errorf("--store and --server exclude each other: a server is on its own store")
 	case a.serverURL != "":
@@ -67,7 +69,7 @@ func (a *app) warnOfVariables() {
 		return f != nil && !f.Changed
 	})
 	if len(unread) > 0 {
-		a.Log.Warn("only serve reads these variables; this command has flags for them", "variables", strings.Join(unread, " "))
+		a.Log.Warn("this command does not read these variables; it has flags for them", "variables", strings.Join(unread, " "))
 	}
 }
 

@@ -55,7 +55,7 @@ Exit codes: 0 done; 1 failed; 2 wrong usage; 3 vacant, absent or not found;
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usererr.Errorf("%v", err) })
 	f := root.PersistentFlags()
-	f.StringVar(&a.StoreURL, "store", "", "store `URL`: sqlite:PATH, postgres://…, redis://…, sabledb://… (default $UNDERSTUDY_STORE, else an SQLite file in the state directory)")
+	f.StringVar(&a.StoreURL, "store", "", "store `URL`: sqlite:PATH, postgres://…, redis://…, sabledb://… (default that of $UNDERSTUDY_STORE or $UNDERSTUDY_STORE_FILE, else an SQLite file in the state directory)")
 	f.StringVar(&a.serverURL, "server", "", "ask the server at this `URL` instead of a store (default $UNDERSTUDY_SERVER)")
 	f.StringVar(&a.tokenFile, "token-file", "", "show the server the token in this `FILE` (default: that of $UNDERSTUDY_TOKEN or $UNDERSTUDY_TOKEN_FILE)")
 	f.StringVarP(&a.output, "output", "o", "table", "output `format`: table or json")

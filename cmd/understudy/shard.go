@@ -62,7 +62,7 @@ func (a *app) shardListCommand() *cobra.Command {
 		Use:   "list",
 		Short: "List the shards, their primaries and their health",
 		Long: `List the shards. HEALTH is that of the primary: fine; unattended (it lives, its agent does not);
-doubtful (its agent is silent, and it is not yet known why); over (it is lost, and is being replaced); stuck (it
+doubtful (its agent is silent, and it is not yet known why); failed (it is lost, and is being replaced); stuck (it
 is silent, and may still be open for writes: an operator has to decide); none (there never was one).`,
 		Example: `  understudy shard list
   understudy shard list -o json | jq -r 'select(.health != "fine") | .shard'`,

@@ -120,7 +120,7 @@ func NewWebhook(c WebhookConfig) (*Webhook, error) {
 	if err != nil {
 		return nil, err
 	}
-	cl.secrets = headerSecrets(c.Header)
+	cl.secrets = c.secrets()
 	w := &Webhook{cfg: c, client: cl}
 	switch {
 	case len(c.Secret) == 0:
@@ -132,14 +132,29 @@ func NewWebhook(c WebhookConfig) (*Webhook, error) {
 	return w, nil
 }
 
-// headerSecrets are the values of configured headers, each of which may be a secret, by itself or behind a scheme such as
-// Bearer; the longest first, because one may be part of another.
-func headerSecrets(h http.Header) (out []string) {
-	for _, values := range h {
+// secrets are what in a request may let it in: values of configured headers, by themselves or behind a scheme such as Bearer, and
+// those of queries; the longest first, because one may be part of another.
+func (c WebhookConfig) secrets() (out []string) {
+	for name, values := range c.Header {
+		if slices.Contains([]string{"Accept", "Content-Type", "User-Agent"}, http.CanonicalHeaderKey(name)) {
+			continue
+		}
 		for _, v := range values {
 			out = append(out, v)
 			if _, behind, ok := strings.Cut(v, " "); ok {
 				out = append(out, behind)
+			}
+		}
+	}
+	for _, text := range []string{c.URL, c.StatusURL} {
+		to, err := url.Parse(text)
+		if err != nil || to.RawQuery == "" {
+			continue
+		}
+		out = append(out, to.RawQuery)
+		for _, values := range to.Query() {
+			for _, v := range values {
+				out = append(out, v, url.QueryEscape(v))
 			}
 		}
 	}

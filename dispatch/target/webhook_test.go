@@ -559,7 +559,7 @@ func TestWebhookSecretsAreNotRepeated(t *testing.T) {
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, said)
 	})
-	header := http.Header{"X-Key": {"ApiKey s3cret-key"}, "X-Word": {"you"}}
+	header := http.Header{"X-Key": {"ApiKey s3cret-key"}, "X-Word": {"you"}, "Accept": {"text/plain"}}
 	for _, status := range []string{"/301", "/403", "/500"} {
 		hook := webhook(t, target.WebhookConfig{HTTPConfig: target.HTTPConfig{URL: at + status, TokenFile: file}, Header: header})
 		if got := hook.Submit(deadline(t, time.Minute), assignment("k", "i", "p")); strings.Contains(got.Detail, "s3cre") || !strings.Contains(got.Detail, "[s") {
@@ -570,6 +570,15 @@ func TestWebhookSecretsAreNotRepeated(t *testing.T) {
 	got := hook.Status(deadline(t, time.Minute), []dispatch.Assignment{assignment("k", "i", "p")})[0]
 	if got.Outcome != dispatch.InvalidMessage || got.Detail != "you sent Bearer [secret] and [secret]" {
 		t.Errorf("status: %+v", got)
+	}
+	moved := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Location", "https://127.0.0.2:1"+r.URL.RequestURI())
+		w.WriteHeader(http.StatusMovedPermanently)
+		_, _ = io.WriteString(w, "send text/plain, "+r.URL.Query().Get("key"))
+	})
+	hook = webhook(t, target.WebhookConfig{HTTPConfig: target.HTTPConfig{URL: moved + "/hook?key=s3cret%2Fkey"}, Header: header})
+	if got := hook.Submit(deadline(t, time.Minute), assignment("k", "i", "p")); strings.Contains(got.Detail, "s3cre") || !strings.Contains(got.Detail, "[secret]") {
+		t.Errorf("a query: detail %q", got.Detail)
 	}
 }
 

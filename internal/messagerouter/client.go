@@ -41,7 +41,7 @@ type Config struct {
 	Password secret.Text
 	// TLS of https; nil trusts the system's certificates.
 	TLS *tls.Config
-	// Timeout of a request, beyond what a poll may wait. Default 10 s.
+	// Timeout of a request whose context has no deadline, and of every poll, beyond what that may wait. Default 10 s.
 	Timeout time.Duration
 	// MaxAnswer is the most bytes that are read of an answer. Default 32 MiB.
 	MaxAnswer int
@@ -167,8 +167,11 @@ func (c *Client) Publish(ctx context.Context, line []byte) error {
 	if len(bytes.TrimSpace(line)) == 0 || bytes.ContainsAny(line, "\r\n") {
 		return fmt.Errorf("%w: what is to be published is not one line", lease.ErrInvalid)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, c.config.Timeout, errSlow)
-	defer cancel()
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, c.config.Timeout, errSlow)
+		defer cancel()
+	}
 	answer, err := c.do(ctx, http.MethodPost, c.topic, line, false)
 	if err != nil {
 		return err

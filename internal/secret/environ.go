@@ -5,10 +5,12 @@ import (
 	"strings"
 )
 
-// DropFrom returns an environment without UNDERSTUDY_STORE and UNDERSTUDY_TOKEN: a URL with a password, and a token.
-// Programs that Understudy starts get this one, unless they are to use its store.
+// DropFrom returns an environment without UNDERSTUDY_STORE and UNDERSTUDY_TOKEN, a URL with a password and a token, and without
+// the variables that name files with them. Programs that Understudy starts get this one, unless they are to use its store.
 func DropFrom(environ []string) []string {
 	return slices.DeleteFunc(slices.Clone(environ), func(v string) bool {
-		return strings.HasPrefix(v, "UNDERSTUDY_STORE=") || strings.HasPrefix(v, "UNDERSTUDY_TOKEN=")
+		name, _, _ := strings.Cut(v, "=")
+		name = strings.TrimSuffix(name, "_FILE")
+		return name == "UNDERSTUDY_STORE" || name == "UNDERSTUDY_TOKEN"
 	})
 }

@@ -83,12 +83,12 @@ func (r *reloader) apply(ctx context.Context, key string, next *settings.Server)
 		r.cfg.TokenFile = next.TokenFile
 	case strings.HasPrefix(key, "roles."):
 		return r.applyRole(strings.TrimPrefix(key, "roles."), next)
-	case (key == "monitor.checks" || key == "monitor.declared" || key == "monitor.keep") && r.monitor != nil && r.cfg.Monitor.Config == nil:
+	case (key == "monitor.checks" || key == "monitor.declared" || key == "monitor.keep_others") && r.monitor != nil && r.cfg.Monitor.Config == nil:
 		if r.cfg.Monitor.Monitored.Same(&next.Monitor.Monitored) {
 			return true // another of the three keys has brought it
 		}
 		if err := r.monitor.change(ctx, next.Monitor.Monitored); err != nil {
-			r.host.Log.Error("the monitor's events stay as they were", "err", err)
+			r.host.Log.Error("the monitor's checks stay as they were", "err", err)
 			return false
 		}
 	case key == "cache.peers" && r.peer != nil:

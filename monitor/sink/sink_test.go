@@ -219,7 +219,7 @@ func TestConfigRefused(t *testing.T) {
 		"can't evaluate field Nothing": hook(func(c *sink.WebhookConfig) { c.Body = "{{.Nothing}}" }),
 		"unclosed action":              hook(func(c *sink.WebhookConfig) { c.Body = "{{.Source" }),
 		`function "nothing"`:           hook(func(c *sink.WebhookConfig) { c.Body = "{{nothing}}" }),
-		"can't evaluate field Year":    hook(func(c *sink.WebhookConfig) { c.Onset = text("{{.Started.Year}}") }), // a method
+		"use time or unix":             hook(func(c *sink.WebhookConfig) { c.Onset = text("{{.Started.Year}}") }), // a method
 		"is not valid JSON":            hook(func(c *sink.WebhookConfig) { c.Body = `{"who": "{{.Source}}"}` }),
 		"is not a time":                hook(func(c *sink.WebhookConfig) { c.Body = `{{time .Source}}` }),
 		"more than 1048576 bytes": hook(func(c *sink.WebhookConfig) {

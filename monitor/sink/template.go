@@ -54,6 +54,9 @@ func newBody(name, text, contentType string, status monitor.Transition) (*body, 
 	b := &body{template: t, json: kind == "application/json" || strings.HasSuffix(kind, "+json")}
 	for _, m := range samples(status) {
 		if _, err := b.render(m); err != nil {
+			if strings.HasSuffix(err.Error(), "time.Time") {
+				err = fmt.Errorf("%w (templates call no methods: use time or unix)", err)
+			}
 			return nil, fmt.Errorf("tried for %s with sample names: %w", status, err)
 		}
 	}

@@ -76,7 +76,8 @@ func (r *reconciler) refusal(c shard.Command) string {
 func (r *reconciler) taskFor(c shard.Command) func(ctx context.Context) error {
 	role, pause, successor := r.probe.state.Role, shard.DefaultPause, ""
 	var plan shard.Plan
-	if p := r.view.Row.Plan; p != nil {
+	row := r.view.Row
+	if p := row.Plan; p != nil {
 		pause, plan = cmp.Or(p.Timeout, pause), *p
 	}
 	if to, ok := r.view.Node(c.To); ok {
@@ -88,7 +89,7 @@ func (r *reconciler) taskFor(c shard.Command) func(ctx context.Context) error {
 		return r.closeFence
 	case shard.OrderDetach:
 		return func(ctx context.Context) error {
-			if role == shard.Primary { // it was promoted before its plan was replaced
+			if role == shard.Primary { // it copies from nobody: promoteNode looks at what it led as
 				_, err := r.probe.probeNow(ctx)
 				return err
 			}
@@ -114,7 +115,7 @@ func (r *reconciler) taskFor(c shard.Command) func(ctx context.Context) error {
 		}
 		return func(ctx context.Context) error { return r.yieldLease(ctx, successor, held, by) }
 	case shard.OrderPromote:
-		return func(ctx context.Context) error { return r.promote(ctx, c, plan) }
+		return func(ctx context.Context) error { return r.promote(ctx, c, row) }
 	case shard.OrderFollow:
 		return func(ctx context.Context) error {
 			if c.Address == "" {

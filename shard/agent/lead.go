@@ -96,7 +96,7 @@ func (r *reconciler) bootstrapShard(ctx context.Context) error {
 		return err
 	}
 	if r.selfNow().State.Role == shard.Replica { // of nobody: it was started so
-		if _, err := r.promoteNode(ctx, false); err != nil {
+		if _, err := r.promoteNode(ctx, shard.Row{}, false); err != nil {
 			return err
 		}
 	}
@@ -117,7 +117,7 @@ func (r *reconciler) resumeShard(ctx context.Context) error {
 	if err := r.fence.closeAndWait(ctx); err != nil {
 		return err
 	}
-	if _, err := r.promoteNode(ctx, false); err != nil {
+	if _, err := r.promoteNode(ctx, shard.Row{}, false); err != nil {
 		return err
 	}
 	if err := r.lease.acquire(ctx, false); err != nil {

@@ -618,3 +618,46 @@ func TestSilentPrimaryWithAReplicaThatStays(t *testing.T) {
 		c.settles("all are back")
 	})
 }
+
+// A former primary that has followed nobody since it was replaced is promoted again. It has more than where it was promoted first, and
+// the row says so: a replica that stands there is not promoted after it.
+func TestPromotedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil).up()
+		a, b, p := c.hosts[0], c.hosts[1], c.hosts[2]
+		desk := shard.Admin{Registry: c.store.Registry(), By: "test"}
+		request := func(r shard.Request, to *host) {
+			if _, err := desk.RequestPlan(t.Context(), "s", r, to.id()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		request(shard.Request{Kind: shard.Switchover}, p)
+		c.settled(p)
+		b.node.Lag(time.Hour)
+		c.steady(p, 2*time.Second)
+		c.world.Cut(b.address, a.address, true)
+		c.world.Cut(b.address, p.address, true)
+		id := p.id()
+		p.crash()
+		request(shard.Request{Kind: shard.Failover, Force: true}, a)
+		c.until("the other is the primary", time.Minute, func() bool { v := c.view(); r, _ := v.Node(id); return v.Row.Primary == a.id() && !r.Live() })
+		// Its agent returns, and neither is told nor decides to follow the new primary.
+		p.line.Intercept(func(call string) error {
+			if plan := c.view().Row.Plan; plan == nil || call == "next" && plan.Phase == shard.Following {
+				return lease.ErrUnavailable
+			}
+			return nil
+		})
+		p.start()
+		c.until("its agent reports", time.Minute, func() bool { v := c.view(); r, _ := v.Node(id); return r.Live() })
+		a.node.Kill()
+		c.until("it is the primary again", time.Minute, func() bool { return c.view().Row.Primary == id })
+		p.line.Intercept(nil)
+		c.until("it accepts writes", time.Minute, func() bool { return c.writes(p) })
+		p.node.Kill()
+		time.Sleep(4 * timeout)
+		if v := c.view(); v.Row.Primary != id {
+			t.Errorf("a node that lacks what the primary had acknowledged before was promoted: %s", c.describe())
+		}
+	})
+}

@@ -15,7 +15,11 @@ const promotePoll = 5 * time.Millisecond
 
 // promote makes the node the primary that a plan names. The order is the promise of the package: the hook, closed,
 // promoted, under the lease, in the row, and only then open.
-func (r *reconciler) promote(ctx context.Context, c shard.Command, plan shard.Plan) error {
+func (r *reconciler) promote(ctx context.Context, c shard.Command, row shard.Row) error {
+	var plan shard.Plan
+	if row.Plan != nil {
+		plan = *row.Plan
+	}
 	started := r.now()
 	plan.To = r.id // the row that this agent has read may be in the phase before, which names nobody
 	call := shard.HookCall{Event: shard.OnPromote, Shard: r.cfg.Shard, Node: r.cfg.Announced, Role: shard.Primary, Epoch: c.Epoch, From: plan.From, To: r.id}
@@ -26,7 +30,9 @@ func (r *reconciler) promote(ctx context.Context, c shard.Command, plan shard.Pl
 		return err
 	}
 	r.sessions.start() // it takes a moment; the node is promoted meanwhile
-	n, err := r.promoteNode(ctx, plan.Kind == shard.Switchover || plan.Kind == shard.Failover && !plan.Force)
+	// Only an operator who has named the node takes it whatever it has; a Return goes to the one that they named before.
+	named := plan.Force && (plan.Wanted == r.id || plan.Kind == shard.Return)
+	n, err := r.promoteNode(ctx, row, !named)
 	if err != nil {
 		r.releaseAfterFailedStart(ctx, err)
 		return err
@@ -38,7 +44,7 @@ func (r *reconciler) promote(ctx context.Context, c shard.Command, plan shard.Pl
 		return err
 	}
 	err = r.updateRowAndOpen(ctx, func(v shard.View) (shard.RowUpdate, error) {
-		if why := plan.LaterBetterCandidate(v, n.PromotedAt()); why != "" {
+		if why := plan.LaterBetterCandidate(v, n); why != "" {
 			return shard.RowUpdate{}, errors.New(why)
 		}
 		row, err := v.Row.WithNewPrimary(r.id, c.Epoch, n, r.now()-started)
@@ -60,19 +66,33 @@ func (r *reconciler) releaseAfterFailedStart(ctx context.Context, err error) {
 	}
 }
 
-// promoteNode makes the node a primary and returns what it is then. With mustHaveAllData it refuses one that lacks some.
-func (r *reconciler) promoteNode(ctx context.Context, mustHaveAllData bool) (shard.State, error) {
+// promoteNode makes the node a primary and returns what it is then. With mustHaveAllData it refuses one that lacks some. row is the
+// shard's, if it has one.
+func (r *reconciler) promoteNode(ctx context.Context, row shard.Row, mustHaveAllData bool) (shard.State, error) {
 	n, err := r.probe.probeNow(ctx)
 	if err != nil {
 		return n, err
 	}
-	if n.Role != shard.Primary {
-		// In a switchover it follows its primary until here. If that was restarted meanwhile, it may be copying again
-		// from the start, or have lost that primary during the copy. In a failover it was chosen for what it had when it left
-		// its primary: restarted since, it may have lost that.
-		if n.Link != nil && n.Link.Syncing || mustHaveAllData && !r.folder.state().HasAllData(n) {
-			return n, errors.New("it has begun another copy of its primary's data, which is not complete")
+	// In a switchover it follows its primary until here, and may be copying it again from the start. In a failover it was chosen for
+	// what it had when it left its primary, and in a Return for what it had as the primary: restarted since, it may have lost
+	// that. A primary whose engine names no run is not judged: a promotion that is repeated has changed its lineage.
+	switch {
+	case n.Role != shard.Primary && n.Link != nil && n.Link.Syncing:
+		return n, errors.New("it has begun another copy of its primary's data, which is not complete")
+	case mustHaveAllData && (n.Role != shard.Primary || n.Run != "") && !r.folder.state().HasAllData(n):
+		return n, errors.New("it was restarted, or lost its primary during a copy, and may lack data")
+	}
+	// One that led before, was replaced and has followed nobody since still shows where it was promoted then. It has to begin a new
+	// lineage, or the row would give that place as all that it has. (Where a node's lineage is its name, it has only that one.)
+	if n.Role == shard.Primary && n.Run != "" && row.Ended(n.Lineage.ID) > 0 {
+		if err := r.withNodeTimeout(ctx, func(ctx context.Context) error { return r.node.Follow(ctx, "") }); err != nil {
+			return n, err
 		}
+		if n, err = r.probe.probeNow(ctx); err != nil {
+			return n, err
+		}
+	}
+	if n.Role != shard.Primary {
 		if err := r.withNodeTimeout(ctx, r.node.Promote); err != nil {
 			return n, err
 		}

@@ -1,9 +1,11 @@
 package agent_test
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -183,4 +185,82 @@ func TestOpenWithoutALease(t *testing.T) {
 			t.Errorf("it says %d times that it closes the fence:\n%s", n, logs.String())
 		}
 	})
+}
+
+// restartOnce restarts a node, empty, when it is about to be promoted for the first time.
+type restartOnce struct {
+	node func(address string) *shardtest.Node
+	once sync.Once
+}
+
+func (h *restartOnce) Before(_ context.Context, call shard.HookCall) error {
+	if node := h.node(call.Node); call.Event == shard.OnPromote && node != nil {
+		h.once.Do(func() { node.Kill(); node.Start(true) })
+	}
+	return nil
+}
+
+func (*restartOnce) After(context.Context, shard.HookCall) {}
+
+// A node that has lost its data between the choice and its promotion is not promoted, whatever it was chosen for: the others
+// would copy what is left.
+func TestChosenNodeLosesItsData(t *testing.T) {
+	for name, c := range map[string]struct {
+		request shard.Request
+		nodes   int
+		to      int  // the host that the request names; -1 is none
+		lags    bool // the second replica never catches up
+		loses   int  // the host that restarts
+		alone   bool // as a replica of nobody
+	}{
+		"a switchover goes back":              {shard.Request{Kind: shard.Switchover}, 3, 1, true, 0, true},
+		"a switchover goes back to a primary": {shard.Request{Kind: shard.Switchover}, 3, 1, true, 0, false},
+		"a switchover":                        {shard.Request{Kind: shard.Switchover}, 3, 1, false, 1, true},
+		"a forced failover to any node":       {shard.Request{Kind: shard.Failover, Force: true}, 2, -1, false, 1, true},
+		"… which starts as a primary":         {shard.Request{Kind: shard.Failover, Force: true}, 2, -1, false, 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var all *cluster
+				hook := &restartOnce{node: func(address string) *shardtest.Node {
+					if h := all.hosts[c.loses]; h.address == address {
+						return h.node
+					}
+					return nil
+				}}
+				all = newCluster(t, c.nodes, func(cfg *agent.Config) { cfg.Hooks = hook })
+				for _, h := range all.hosts {
+					if h.node.Fenced(); c.alone {
+						h.node.Alone()
+					}
+				}
+				all.up()
+				a := all.hosts[0]
+				last, ok := a.node.Write()
+				if !ok {
+					t.Fatal(all.describe())
+				}
+				to := ""
+				if c.to >= 0 {
+					to = all.hosts[c.to].id()
+				}
+				if c.lags {
+					all.hosts[1].node.Lag(time.Hour)
+					all.steady(a, 2*time.Second)
+				}
+				desk := shard.Admin{Registry: all.store.Registry(), By: "test"}
+				id, err := desk.RequestPlan(t.Context(), "s", c.request, to)
+				if err != nil {
+					t.Fatal(err)
+				}
+				all.outcome(id)
+				all.hosts[1].node.Lag(0)
+				p := all.settles("the shard has a primary")
+				all.oneWriter(p)
+				if !p.node.Has(last) {
+					t.Errorf("what was acknowledged is lost: %s", all.describe())
+				}
+			})
+		})
+	}
 }

@@ -156,7 +156,7 @@
 // does not write. A contracting step removes or changes something, at least one version after the
 // last program that used it, and raises the greatest version in the table migration: older programs then
 // refuse the store with store.ErrSchema. fault.TestFaultUpgrade runs the version before beside this one.
-// While an open transaction uses what a migration changes, that waits half a second at a time, because all who come later wait behind
+// While an open transaction uses what a migration changes, that waits for little more than deadlock_timeout at a time, because all who come later wait behind
 // it, and in the end fails with lease.ErrUnavailable.
 //
 // # Claims and queues

@@ -72,9 +72,11 @@ func (s *Store) bringUpToDate(ctx context.Context, create bool) (from, to int, e
 }
 
 const (
-	// tableWait is how long a migration waits for a table or view that an open transaction uses. All who come after it wait as long:
-	// PostgreSQL queues them behind it.
-	tableWait = 500 * time.Millisecond
+	// setTableWait sets how long a migration waits for a table or view that an open transaction uses. All who come after it wait as
+	// long: PostgreSQL queues them behind it. But it ends an autovacuum that stands in the way only for who has waited for
+	// deadlock_timeout (by default a second).
+	setTableWait = `SELECT set_config('lock_timeout',
+		(extract(epoch FROM least(current_setting('deadlock_timeout')::interval, '3s')) * 1000 + 200)::bigint::text, true)`
 	// tableRetry is for how long it then lets the others go first.
 	tableRetry = time.Second
 )
@@ -116,7 +118,7 @@ func (s *Store) migrate(ctx context.Context, tx pgx.Tx, known []store.Step, crea
 		return found, err
 	}
 	// From here on: whoever waits for another migration has no place in the queue of a table.
-	if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d", tableWait.Milliseconds())); err != nil {
+	if _, err := tx.Exec(ctx, setTableWait); err != nil {
 		return found, err
 	}
 	// Again, under the lock.
