@@ -18,8 +18,8 @@
 //
 // # Where a fetch is decided
 //
-// A fresh or stale hit is answered by package cache (peer.go, clients.go); the machine hears only of misses, refreshes and, at
-// most every 50 ms per key, stale hits.
+// A fresh or stale hit is answered by package cache (peer.go, clients.go); the machine hears only of misses, refreshes and stale
+// hits, of these roughly one per key in 50 ms (recentKeys, clients.go).
 //
 //	handleGet       get.go        Is the copy here good enough? A stale one is given at once, and a fetch wanted.
 //	startCandidacy  candidate.go  May this peer stand now? What speaks against it, in order.
@@ -31,13 +31,15 @@
 //
 // A voter's answer waits for the ceiling in the same way.
 //
-// A passive peer ([Setup.Passive]) has no origin. It votes, follows, keeps copies and serves them, and ends in startCandidacy:
-// a Get that its copy cannot answer is referred to another peer. For a stale copy it asks another peer to fetch (requestFetch,
-// get.go). A stopping peer ([Stop]) does the same, except for keys that it still fetches.
+// A passive peer ([Setup.Passive]) has no origin. It votes, follows, keeps copies and serves them, and never stands: startCandidacy
+// answers a Get for which its copy will not do with a [Refuse] whose Reason is [Passive], and the runner sends the client to another
+// peer. After it has served a stale copy, it asks another peer to fetch (requestFetch, get.go). A stopping peer ([Stop]) does the
+// same, with the Reason [Stopping], except for keys that it still fetches.
 //
 // When a voter has a fresh copy, the candidate releases its voters and asks for that (field awaitingCopy): the
-// candidacy ends with the [Update], without a fetch. A copy that only the voter's clock calls fresh is requested, too
-// (requestOldCopy). It answers requests that accept its age; the election continues.
+// candidacy ends with the [Update], without a fetch. From a voter that refuses, the candidate also requests a copy that has expired
+// by its own clock, if that is newer than the one here and a request that waits accepts its expiry (requestOldCopy): by the voter's
+// clock it may be fresh. This copy answers those requests; the election continues.
 //
 // No peer owns a key: any member may stand for it, and outranks (vote.go) decides between two
 // candidates: by the higher term, and by their weight only in equal ones. The runner bounds how many calls run at once
@@ -48,6 +50,10 @@
 // the start. It ends early in abortFetch: at trustEnd, until when a majority is promised (runKeyTimer; or at once, when
 // updateTrust finds it past), because of another peer's fetch in a higher term or of a removal, when this peer stops or the
 // call has ended with its trust (abandonFetch), and when this peer's storage is lost (handleLost).
+//
+// A peer that is cut off while its links still look up aborts its fetch at trustEnd and stands again. After maxRounds elections
+// that nobody won, the last with too few answers (electionTimedOut), it counts as partitioned and refuses requests with
+// [Partitioned], until a majority answers its pings (handlePong).
 //
 // Where another takes over: endFollowing (vote.go) frees a follower, answers the best question that came meanwhile
 // (pending), and otherwise this peer stands itself if it wants the value. It is called when the peer to which it is bound
@@ -63,28 +69,32 @@
 //
 // # Where to add an option
 //
-// A duration is a field of [Timings], with its default in WithDefaults and its bounds in
-// Validate; anything else that the rules need is a field of [Setup]. Bytes, value sizes and calls at once are
+// A duration that the rules need is a field of [Timings], with its default in WithDefaults and its bounds in
+// Validate; anything else that they need is a field of [Setup]. How long a stale copy may be served concerns package
+// cache alone, which says it in Get.MinExpire: Config (cache/config.go, validate.go), Peer.Get (peer.go), handleRequest
+// (clients.go) and find (api/cacheget.go). Bytes, value sizes and calls at once are
 // bounded by package cache; counts of active keys, failures, removals and waiting requests here. Package cache takes all
 // options from cache.Config, and internal/settings declares flag, YAML key and help in one place (and example.yaml, of which
 // docs/understudy.yaml is made), with a line in Cache.timings or Cache.Peer: without it a key has no effect. A field of Setup is
 // copied in cache/peer.go. What must be remembered of an idle key is a field of [Entry]; what others must know of a
 // candidate, of [Question] and cache/wire.
 //
-// A fetch in spite of a fresh copy needs a Question.MinExpire above that copy's expiry (minPeerExpire, newQuestion). If nobody
-// waits for it, it needs a field of key that minPeerExpire includes, and changes where a fresh copy ends the matter: handleGet
-// (wanted), handleFetchReq and handleUpdate (enough).
+// A fetch in spite of a fresh copy needs a Question.MinExpire above that copy's expiry (minPeerExpire, newQuestion). So far
+// only a refresh that waits asks for one. For a fetch that nobody waits for, add a field to key, include it in minPeerExpire, and
+// clear it where wanted is cleared. Also change handleGet, which sets wanted for a stale copy only, and handleFetchReq, which
+// answers with a fresh copy; all other places compare with minPeerExpire.
 //
 // A wait of a key is a field of key (key.go), read in next and runKeyTimer (timers.go) only in its state. No timer of its own wakes
 // an idle key: it stands when it is asked for, when its vote, fetch or election ends, and in linksChanged (every Hello) if it is
-// wanted or waited for. Idle keys are forgotten (schedule); a timer on one takes a place of maxActive, and a restart loses it: what
-// follows use belongs in package cache, which calls noteStaleHit.
+// wanted or waited for. Idle keys are forgotten (schedule); a timer on one takes a place of maxActive, and a restart loses it. What
+// depends on when or how often a key is asked for belongs in package cache, which sees every request, and has the machine fetch by a
+// [Get], as noteStaleHit (cache/clients.go) does.
 //
 // A duration that differs by key depends on what rests on it. On how long a value is fresh, nothing does: the origin says
-// it ([Fetched], TTL). How long a fetch may last is used in one place, startFetch, which sets
-// fetchUntil (timers.go ends the fetch then) and tells the runner (StartFetch.Deadline); an origin that knows its keys can
-// give up sooner by itself. Promises rest on AnnounceTimeout: a voter is bound by its own, and the fetcher counts by its own, so one
-// for a key would have to travel in [Question] and [Announce].
+// it ([Fetched], TTL). How long a fetch may last is decided in startFetch, which sets fetchUntil and tells the runner
+// (StartFetch.Deadline); runKeyTimer (timers.go) ends the fetch then, and its error names [Timings.FetchTimeout]. An origin that knows
+// its keys can give up sooner by itself. Promises rest on AnnounceTimeout: a voter is bound by its own, and the fetcher counts by
+// its own, so one for a key would have to travel in [Question] and [Announce].
 //
 // # Inputs and effects
 //
@@ -92,7 +102,8 @@
 //	Get             a client asks                   Reply, or KeepAlive and Send question (if alone, StartFetch)
 //	Cancel          it has gone                     –
 //	Received        a message from a peer           Send answer, Save, Reply, StartFetch, Abort
-//	Link            Up: a connection is made        Send hello, and question where requests waited for a majority
+//	                Hello: its vote counts          Send hello, and question where requests waited for a majority
+//	Link            Up: a connection is made        Send hello, and question as above if the peer has greeted before
 //	                Down: it has ended              Abort in a mixed cluster
 //	                Dead: the process has ended     its followers are freed (forgetDead): Send answer or question, or
 //	                                                Refuse when the majority is gone
@@ -109,7 +120,8 @@
 //
 // The runner carries effects out in their order, but for Abort, Trust and Save, which wait for nothing. What follows a
 // SaveRemovals or SaveMembers waits until that is durable, or has failed once: then it goes on, because others still have
-// copies and the list is in force, and the runner repeats what failed. Raise is answered by Raised.
+// copies and the list is in force. The runner repeats what failed; until that is stored it sends no [Removed], and KeysRemoved
+// does not count this peer (cache/effects.go). Raise is answered by Raised.
 //
 // # What it promises, and under which conditions
 //
@@ -136,10 +148,11 @@
 //     with a majority for a store.
 //   - A promise ends early only when the peer that it was made to releases it ([Release]),
 //     has ended (its address refuses connections, or it greets as another incarnation), or
-//     has fetched or failed to; or when any peer has fetched in this term or a higher one (an
-//     [Update]), or, for a follower of a fetch, fetches in one (an [Announce]). That fetch had a
-//     majority in a term that is no lower. Of the majority that the promise could help to win, at least
-//     one peer was in it: bound to another since, and with no vote left to give in the promise's term.
+//     has fetched or failed to; or when any peer has fetched in the promise's term or a higher one (an
+//     [Update]), or, if the promise was made to a peer that fetches, fetches in one (an [Announce]). Then
+//     nothing rests on the promise: that other fetch had a majority, which shares at least one peer with every
+//     majority that the promise could help to win. The shared peer has been bound to the other fetch since,
+//     and gives no more votes in the promise's term.
 //   - A peer that starts has forgotten its promises. So it abstains: it votes for no peer for
 //     the announce timeout, or until every other member has greeted this incarnation and
 //     neither stands nor fetches.
@@ -153,8 +166,8 @@
 // terms. Terms are used up to a ceiling that is stored ahead ([Raise]), so that no
 // election waits for a disk; after a restart every key counts as having used all of them.
 // Of two candidates the higher term wins, and of equal terms the peer that rendezvous
-// hashing of the key puts first; the other releases its voters and votes for it, unless it has used that term: then it
-// refuses, and goes on. Copies are
+// hashing of the key puts first; the other releases its voters and votes for it. If the higher term counts
+// as used there (usedTerm), for instance by keys that its table has forgotten, it refuses and goes on. Copies are
 // ordered by (term, expiry, digest), the same on every peer whatever the order of arrival. A
 // removal is a term, too: older copies are gone, and do not come back.
 //

@@ -101,7 +101,8 @@ type Raise struct{ To int64 }
 type SaveRemovals struct{ All []Removal }
 
 // SaveMembers stores the list of members in force, safe from a crash of the machine. The effects that follow wait until it
-// has been tried: a peer that starts with a newer list than the stored one abstains, so that nothing rests on that.
+// has been tried. They go on after a failure, too: a peer that starts with another list than the stored one abstains first
+// (restoreMembers), so no promise rests on the list being stored.
 type SaveMembers struct{ State MembersState }
 
 // StateChanged tells of a change of a key's state, for logs and for operators who watch. Without a key it concerns the whole

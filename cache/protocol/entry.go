@@ -6,9 +6,8 @@ import (
 	"encoding/binary"
 )
 
-// Entry is one peer's copy of a key's value, or, without a value, the highest term
-// it has seen of the key. A term without a value counts as a removal: an older [Update] is answered with a [Remove].
-// With Used alone nothing is known of the key.
+// Entry is one peer's copy of a key's value, or, without a value, the term of the key's removal: an older [Update] is answered
+// with a [Remove]. With Used alone neither a value nor a removal is known.
 type Entry struct {
 	Term   int64  // the term it was fetched in, or removed in
 	Expire int64  // Unix milliseconds until which it is fresh; 0: there is no value
@@ -21,7 +20,7 @@ type Entry struct {
 	Used int64
 }
 
-// IsZero reports whether nothing is known: neither a value nor a term.
+// IsZero reports whether there is nothing to keep: no value, no removal and no term that was used.
 func (e Entry) IsZero() bool {
 	return e.Term == 0 && e.Expire == 0 && e.Made == 0 && e.Digest == 0 && e.Used == 0 && len(e.Value) == 0
 }

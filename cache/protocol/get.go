@@ -116,7 +116,7 @@ func (m *Machine) requestFetch(k *key) {
 	}
 }
 
-// handleFetchReq sees to a fetch that a passive peer asks for. One that does not fetch either does not pass it on.
+// handleFetchReq sees to a fetch that a passive or stopping peer asks for. A peer that does not fetch either does not pass it on.
 func (m *Machine) handleFetchReq(from, name string) {
 	switch e := m.setup.Table.Get(name); {
 	case e.Fresh(m.now.Wall):

@@ -27,7 +27,7 @@ type Question struct {
 // Answer is a vote, and what the voter has.
 type Answer struct {
 	Key    string
-	Term   int64 // the voter's own, after the question's was learned
+	Term   int64 // of a yes, the question's; of a no, the highest that the voter has used, at least the question's
 	Expire int64 // of the voter's copy; 0: it has none
 	Yes    bool
 }
@@ -129,7 +129,7 @@ type Remove struct{ Removal Removal }
 type Removed struct{ Removal Removal }
 
 // FetchReq asks for a fetch, of a peer that has no fresh copy either: the sender has given a stale copy, and is
-// passive. Where there is a fresh copy, that is the answer.
+// passive or stops. Where there is a fresh copy, that is the answer.
 type FetchReq struct{ Key string }
 
 // MembersList says the sender's list of members, to a peer that has another one.
