@@ -22,7 +22,7 @@ import (
 //
 //	callAPI          calls that take no longer than callTimeout together, beside opening the store; apiRunE is a command that does nothing else
 //	withAPI          calls that take longer: f bounds each, or is wrapped by withTimeout
-//	withRunningAPI   the parts of a server must run beside them
+//	withRunningAPI   calls that read shards or streams: these are kept up to date meanwhile
 //	withAPIOn        the store is opened in a way of its own
 //
 // A server answers a parameter that it does not know as if it was not there: what an older one lists may be more than a flag
@@ -49,8 +49,8 @@ func (a *app) withAPI(ctx context.Context, f func(context.Context, *client.Clien
 	return a.withAPIOn(ctx, false, a.openStore, f)
 }
 
-// withRunningAPI is withAPI for commands that follow what happens or are about shards: within this process, what a
-// server keeps up to date by itself is kept up to date as well.
+// withRunningAPI is withAPI for commands that follow what happens or are about shards: an API within this process then also reads the
+// shards and follows the store meanwhile, as a server does (Run of shard/catalog and of api.Server).
 func (a *app) withRunningAPI(ctx context.Context, f func(context.Context, *client.Client) error) error {
 	return a.withAPIOn(ctx, true, a.openStore, f)
 }

@@ -46,7 +46,7 @@ type app struct {
 	warnedOfVariables    bool
 }
 
-// prepare checks the global flags.
+// prepare checks the global flags, makes the log, and decides which server or store is used (resolveEndpoint).
 func (a *app) prepare() error {
 	if a.output != "table" && a.output != "json" {
 		return usererr.Errorf("-o %q: the formats are table and json", a.output)

@@ -15,8 +15,9 @@
 //	main.go         what the program does when it has started itself again (a watcher, the release of a lease, the launch of a
 //	                node); otherwise run (root.go)
 //	root.go         the root command and the global flags; app.go has their values, the log and the timeouts
-//	endpoint.go     which server or store a command uses (resolveEndpoint: --server or --store, else $UNDERSTUDY_SERVER, else
-//	                $UNDERSTUDY_STORE or _STORE_FILE, else a file on this host), opens the store, warns of variables without effect
+//	endpoint.go     which server or store a command uses (resolveEndpoint): --server or --store; else what the environment names, the
+//	                server ($UNDERSTUDY_SERVER) before the store ($UNDERSTUDY_STORE or _STORE_FILE) if the command calls the API, only the
+//	                store if it opens that itself; else a file on this host. Opens the store, warns of variables without effect
 //	api.go          how a command calls the API: callAPI, apiRunE, withAPI, withRunningAPI, and withAPIOn, which goes to the
 //	                server or serves in this process; httpclient.go is the client's transport
 //	poll.go         how a command that watches or waits reads the same thing again and again
@@ -50,20 +51,30 @@
 //     job, the cache or a shard is at once a flag of "queue run", "job run", "cache serve" or "shard agent".
 //   - Of "serve" alone, file, environment and flags become one in settings.ReadWith. Its flags need a line in applyFlags (serve.go);
 //     without it a flag is accepted and has no effect (TestFlagsOfServeHaveAnEffect goes through all). Other commands take a flag's
-//     value or default, and warn of the variable of its key; prepare and resolveEndpoint read the variables of global flags.
+//     value or default, and warn if the variable of its key is set (warnOfVariables). A key in a list, as each of settings.Role,
+//     has no variable (strictyaml.EnvKeys).
+//   - The variables of global flags are read in prepare, resolveEndpoint and tokenIn. Precedents for a variable of one command
+//     alone are defaultPeers (cacheget.go) and defaultPeer (cache.go). A variable that is not a key's must be listed in otherVariables
+//     (internal/settings/env.go): otherwise commands warn that it is unknown.
 //   - One about the campaign of "role run", as --holders, is a field of settings.Role, named in the Bind of roleRunCommand and passed to
 //     elect.Config in roleRun (rolerun.go) and in internal/server/roles.go, checked in internal/settings/complete.go.
+//   - One about the instance, as --address, is a field of settings.Server, named in instanceFlags.register (rolerun.go), of
+//     instance.Identity, which settings.Server.Instance makes, and of lease.Instance, which Host.WithKeeper (internal/instance) makes.
+//     Each store keeps it with the session, PostgreSQL and Redis with the lease, too. What shows it: api (roles.go, sessions.go) and
+//     api/apitype, role.go, web/.
 //   - One about the program that "role run", "role once" and "job run" run is a field of settings.Role, named in
-//     programFlags.register (rolerun.go), and again of settings.Job, for the file, with flag:"-": otherwise the flag is registered twice, and
-//     pflag panics. It goes on in instance.Program, which runProgram,
-//     internal/server/roles.go and jobs.go make, and in guard.Config if the guard acts on it; what only sets the program's
-//     environment is in guard.Config.Env, which the watchers get, too. What a watcher must know of it is an argument of the watcher from its start (internal/guard/watcher.go).
+//     programFlags.register (rolerun.go; --stop-grace in instanceFlags.register, as "doctor" has it, too), and again of settings.Job,
+//     for the file, with flag:"-": "job run" registers programFlags and binds all of settings.Job, and pflag panics at a flag that is
+//     registered twice. It goes on in instance.Program, which runProgram, internal/server/roles.go and jobs.go make, and in
+//     guard.Config if the guard acts on it; what only sets the program's environment is in guard.Config.Env, which the watchers get, too.
+//     What a watcher must know of it is an argument of the watcher from its start (internal/guard/watcher.go).
 //   - One that selects what is listed goes through client.KeyQuery (or another query), the handler in api/, dispatch.KeyQuery and each
-//     store: follow --blocked of "queue keys". A server ignores parameters that it does not know, and an older one leaves out fields: a
-//     command must not take either for an answer.
+//     store: follow --blocked of "queue keys". An older server ignores the parameter, and leaves out a new field: the command must not take
+//     the whole list for the selected part, nor a missing field for a zero.
 //
-// Its text is in the command's help and, by hand, in the page of docs/ about the part; manual pages, completions and
-// docs/understudy.yaml (of internal/settings/example.yaml) are made. testdata/script/ has the tests.
+// Its text is in the command's help and, by hand, in the page of docs/ about the part; manual pages and completions are made from the
+// commands. A key also has a line in internal/settings/example.yaml, from which go test ./internal/settings -run TestReference -update
+// writes docs/understudy.yaml. testdata/script/ has the tests.
 //
 // # Where to add a command
 //

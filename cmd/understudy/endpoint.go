@@ -73,8 +73,8 @@ func (a *app) warnOfVariables() {
 	}
 }
 
-// needStore fails if no store is named. It also fails if the store's kind, by its URL, cannot hold what the command's
-// noun needs; nothing is connected.
+// needStore fails if there is no store, not even the default file: only a server is named, or storeErr says why. It also fails if
+// the store's kind, by its URL, cannot hold what the command's noun needs; nothing is connected.
 func (a *app) needStore() error {
 	a.warnOfVariables()
 	if a.StoreURL == "" && a.storeErr != nil {

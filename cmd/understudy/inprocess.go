@@ -20,7 +20,7 @@ import (
 // just before.
 func inProcessError(err error) error {
 	err = apiError(err)
-	if coded, ok := err.(codedError); ok && coded.code == "internal" { // not one within another, whose words are needed
+	if coded, ok := err.(codedError); ok && coded.code == "internal" { // a wrapped one stays as it is: the text around it says more
 		return fmt.Errorf("%w: the line of the log before this one says why", errInternal)
 	}
 	return err

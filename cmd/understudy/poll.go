@@ -68,7 +68,8 @@ func maySucceedLater(err error) bool {
 		errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, new(*net.OpError))
 }
 
-// wokenBy runs run, which polls, while events that are wanted wake it. Without them it reads less often, so that no error of theirs ends it.
+// wokenBy runs run, which polls, and wakes it at each event that is wanted. An error of the events ends nothing: they are followed again
+// after pollRetry, and until then run reads only when its own pauses end.
 func wokenBy(ctx context.Context, c *client.Client, f client.Follow, wanted func(apitype.Event) bool, run func(ctx context.Context, wake <-chan struct{}) error) error {
 	wake := make(chan struct{}, 1)
 	follow := func(ctx context.Context) error {

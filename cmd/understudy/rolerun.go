@@ -100,7 +100,8 @@ with --exit-on-loss it exits with 5 when the role was lost, also because the rol
 	return c
 }
 
-// runProgram runs the program of the arguments by what run makes of it, as an instance of a store, which is waited for if patient.
+// runProgram opens the store, for which it waits if patient, and starts an instance on it. Then it calls run, which decides when to
+// run the program that argv names.
 func (a *app) runProgram(ctx context.Context, f *programFlags, argv []string, patient bool, run func(context.Context, store.Store, *lease.Keeper, *instance.Program) error) error {
 	program := &instance.Program{Log: a.Log, Argv: argv, StopGrace: f.role.StopGrace, PassStore: f.role.PassStore, StoreURL: a.StoreURL}
 	defer program.ForwardSignals()()
