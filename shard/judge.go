@@ -56,8 +56,8 @@ type Finding struct {
 	RecheckAfter time.Duration `json:"-"`
 }
 
-// Judge reports whether the primary of the view can be replaced: the rule of two
-// signals. fenceDelay is the engine's.
+// Judge reports whether the primary of the view can be replaced: on one signal that is proof ([Finding].Proved), or by
+// the rule of two signals. fenceDelay is the engine's.
 func Judge(v View, seen Observation, fenceDelay time.Duration) Finding {
 	id := v.Row.Primary
 	if id == "" {

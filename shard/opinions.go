@@ -24,7 +24,7 @@ type Opinion struct {
 	Age          time.Duration `json:"age_ns"` // at the time of the report
 	// Silence is how long no probe was answered, at the time of the report: since the first
 	// of those without an answer was started. 0 when the last was answered. A refused
-	// connection is no answer.
+	// connection does not count as an answer.
 	Silence time.Duration `json:"silence_ns,omitempty"`
 	// Closed is for how long every probe has found its fence closed. That is looked at while its own
 	// agent is silent; 0 otherwise, and when the last found it open.

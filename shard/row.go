@@ -13,7 +13,8 @@ type Row struct {
 	Rev int64 `json:"rev"`
 	// Epoch of the latest plan. Every plan has one of its own, and they only grow.
 	Epoch int64 `json:"epoch"`
-	// Primary is the node that was last opened for writes, under PrimaryEpoch; "" before the first.
+	// Primary is the node that was last made the primary, under PrimaryEpoch; "" before the first. Its agent writes this
+	// before it opens the node, which may fail.
 	Primary      string `json:"primary"`
 	PrimaryEpoch int64  `json:"primary_epoch"`
 	// Lineages of the data, oldest first, the last one going on; at most MaxLineages.

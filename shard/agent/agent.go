@@ -118,10 +118,10 @@ func (a *Agent) GrantPromise(p shard.Promise, mac string) (answer string, err er
 	return a.promises.grant(p, mac)
 }
 
-// Run acts until ctx ends, and returns nil when everything that it started has stopped. A primary that the
-// agent supervises is handed over first, if a replica fits, and then closed; one that it does not supervise
-// stays open. With the cause [ErrAbandon] everything is left as it is; if ctx has ended so before, nothing is started. It is
-// called once.
+// Run acts until ctx ends, and returns nil when everything that it started has stopped. A primary that the agent
+// started, or any with [Config].HandOver, is handed over first, if a replica fits. One that the agent started is closed
+// then in any case; one that it did not start stays open if nobody took it over. With the cause [ErrAbandon] everything is
+// left as it is; if ctx has ended so before, nothing is started. It is called once.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.folder.close()
 	if errors.Is(context.Cause(ctx), ErrAbandon) {
@@ -192,7 +192,8 @@ func (a *Agent) turn(now time.Duration) {
 	a.reconcile.detachWithoutStore(now)
 	a.lease.update(now)
 	a.promises.step(now)
-	// A node that the store does not take, or that another shard has, is reported again, and otherwise left alone.
+	// The steps from here on leave a node alone that the store does not take, or that another shard has. Those above do not:
+	// they close it after a restart (nodeProbe), or if it is open without a lease while the store is down.
 	switch {
 	case !a.report.isRegistered():
 	case !a.otherShards.step(now):

@@ -155,7 +155,7 @@ func (l *shardLease) observe(got lease.Lease) {
 	l.runInLoop(func() { l.watch.observe(got, l.session(), now) })
 }
 
-// install records a lease that was taken; from then on the session is trusted.
+// install records a lease that was taken. From then on the agent's trust rests on its session.
 func (l *shardLease) install(ctx context.Context, s *session, held lease.Lease, live *lease.ActiveSession) error {
 	ok := l.runInLoop(func() { l.held = &heldLease{lease: held, session: live} })
 	if !ok || l.sessions.get() != s {

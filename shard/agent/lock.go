@@ -48,8 +48,8 @@ func (l *failoverLock) isHeld() bool { return l.heldValue != "" && l.primary == 
 // forget drops the claim to the lock without a call to the store: others take it over after T.
 func (l *failoverLock) forget() { l.heldValue, l.trying, l.renewing = "", "", "" }
 
-// tryTake takes the lock: a free one after a little while, so that not all agents try at once, and that of a
-// holder that has been silent for T over.
+// tryTake takes the lock after a little while, so that not all agents try at once. One that another agent holds it
+// takes over only when that agent has not renewed it for T.
 func (l *failoverLock) tryTake(now time.Duration) {
 	if l.tryAt == 0 {
 		l.tryAt = now + l.cfg.Jitter(min(l.cfg.Timing.Interval/50, 10*time.Millisecond))

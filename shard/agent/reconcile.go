@@ -124,8 +124,8 @@ func (r *reconciler) selfNow() (me shard.Self) {
 	return me
 }
 
-// isTrusted reports whether the node may be open: the lease is held and trusted, or all others have promised. Trust alone
-// does not say so: a session that was started to take the lease is trusted before that.
+// isTrusted reports whether the node may be open: the lease is held and trust lasts, or all others have promised. Without the
+// lease, trust (in promises, say) lets a node stay open, but does not let one be opened.
 func (r *reconciler) isTrusted() bool {
 	return r.trust.remaining() > 0 && (r.lease.held != nil || r.fence.isOpen())
 }
