@@ -29,8 +29,8 @@ type Config struct {
 	// window must be longer.
 	SubmitTimeout time.Duration
 	// Concurrency is how many submissions of this instance may be in flight at once; what the target has and has not
-	// decided does not count. While the target answers quickly, as many more are started and wait for a sender, so that
-	// up to twice as many keys are in a step. Default 64, at most 1000.
+	// decided does not count. While the target answers quickly, up to as many more are started and wait for a sender. Keys
+	// whose results are not recorded yet are in a step, too, and do not count. Default 64, at most 1000.
 	Concurrency int
 	// Rate is how many submissions this instance may start per second. A key whose message turns out to be at the target
 	// already counts as one. 0: no limit.
@@ -41,9 +41,10 @@ type Config struct {
 	// Streak is how many messages of one key are sent one after the other before
 	// another key's turn. Default 8.
 	Streak int
-	// PollInterval is the scale of the pauses between status queries of a pending message. The first query comes after 0.3 of it,
-	// later after the time in which most of the latest messages were decided, at most all of it; the others after 0.25, 0.5, 1, 2 …
-	// times of it, at most 30 s. Two queries that name many messages are sent in it. Default 1 s.
+	// PollInterval is the scale of the pauses between status queries of a pending message. The first query about a message comes
+	// after the time in which most of the messages before it were decided: 0.3 of the interval at the start, at most all of it. The
+	// others come after 0.25, 0.5, 1, 2 … times the interval, at most 30 s, or the interval if that is longer. At most two queries
+	// that name many messages are sent in one interval. Default 1 s.
 	PollInterval time.Duration
 	// UndecidedAfter is how long the target may have a message without deciding before operators see its key as blocked.
 	// Default: what the target declares, or an hour.

@@ -29,9 +29,10 @@ type RetryPolicy struct {
 	// Initial pause, doubled with each attempt up to Max. Defaults 250 ms and 1 min.
 	Initial, Max time.Duration
 	// Attempts after which a message has failed for good, or blocks its key if its outcome is unknown. A target with a
-	// status query has been asked after the last of them. Status queries are not attempts. An attempt that was interrupted
-	// counts. One of a message that was unknown before it does not: the store counts that attempt when it learns of its
-	// result. Default 500, which is up to eight hours of pauses. Negative: never. OnFailureRetry has no limit.
+	// status query has been asked after the last of them. Status queries are not attempts. An attempt counts from its start,
+	// so that one that is interrupted counts. Only one that sends a message of unknown outcome again counts with its result:
+	// if it is interrupted, it does not. Default 500, which is up to eight hours of pauses. Negative: never. OnFailureRetry
+	// has no limit.
 	Attempts int
 	// MaxAge: a message whose attempt fails, or whose outcome is unknown, this long after it was enqueued is given up as after
 	// the last of its Attempts, even if a target with a status query does not answer. Age alone ends nothing: every message

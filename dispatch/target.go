@@ -12,7 +12,7 @@ type Semantics struct {
 	// the target deduplicates or because delivering it twice does no harm.
 	Resend bool
 	// Deduplicates: it drops a second request with the same message ID, however late.
-	// Implies Resend.
+	// [Config.Validate] refuses it without Resend.
 	Deduplicates bool
 	// HasStatus: it can be asked for the status of a message.
 	HasStatus bool
@@ -36,7 +36,7 @@ type Outcome string
 // Outcomes. Two of them are final: Done and InvalidMessage.
 const (
 	Done           Outcome = "committed" // for good
-	InvalidMessage Outcome = "invalid"   // final: the message is refused and never sent again
+	InvalidMessage Outcome = "invalid"   // final: the message is refused; only OnFailureRetry sends it again
 	Accepted       Outcome = "pending"   // it has it, and will decide
 	Executed       Outcome = "valid"     // executed, not yet committed
 	Busy           Outcome = "busy"      // certainly not taken; send it later
