@@ -99,6 +99,7 @@ func (c *Conn) serve() error {
 	c.watch.stop()
 	if c.closing.Load() && errors.Is(err, os.ErrDeadlineExceeded) {
 		c.drain()
+		c.awaitPeerEnd()
 		err = ErrClosed
 	}
 	err = c.fail(err)
@@ -107,6 +108,16 @@ func (c *Conn) serve() error {
 		f(c, err)
 	}
 	return err
+}
+
+// awaitPeerEnd says that nothing more comes, and reads until the peer has taken everything and ends too. A socket that is
+// closed while it holds something unread, such as the peer's PING, resets the connection, and what the peer has not taken is lost.
+func (c *Conn) awaitPeerEnd() {
+	half, ok := c.nc.(interface{ CloseWrite() error })
+	if !ok || c.dead.Load() || half.CloseWrite() != nil || c.nc.SetReadDeadline(time.Now().Add(linger)) != nil {
+		return
+	}
+	_, _ = io.Copy(io.Discard, c.nc)
 }
 
 func (c *Conn) read() error {
