@@ -20,7 +20,7 @@ var names = [...]string{"anna", "ben", "clara"}
 // What the instances are busy with.
 const (
 	roleName  = "billing"
-	moreRole  = "reports" // a role of two holders
+	moreRole  = "demo-reports" // a role of two holders
 	queueName = "orders"
 	// CheckName is the check that the sources of the demonstration send heartbeats of.
 	CheckName = "sensor"

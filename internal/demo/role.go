@@ -102,12 +102,16 @@ func (r *roleAct) currentHolder() string {
 
 func (r *roleAct) offers() []offer {
 	d, holder := r.d, r.currentHolder()
+	frozen := d.worstRole()
+	if strings.HasPrefix(d.cfg.StoreURL, "sqlite:") {
+		frozen = 0 // in the middle of a transaction it keeps the lock from everyone until it goes on
+	}
 	p := d.fleet.process(holder)
 	off := unserving(p, "primary")
 	return []offer{d.kill(p, "primary", offer{
 		ID: "role-kill", Text: fmt.Sprintf("%s holds %q: a standby takes over", holder, roleName),
 	}, d.worstRole()), {
-		ID: freezeID, Title: "Freeze " + holder, Command: d.byPage(freezeID), Promised: d.worstRole().Milliseconds(), Off: off,
+		ID: freezeID, Title: "Freeze " + holder, Command: d.byPage(freezeID), Promised: frozen.Milliseconds(), Off: off,
 		Text: fmt.Sprintf("SIGSTOP for %v: %s still believes that it holds %q; its program is stopped, and a standby takes over", d.downTime(), holder, roleName),
 		do:   func(context.Context) error { return p.freeze(d) },
 	}, {

@@ -75,7 +75,7 @@ func (s *shardAct) add(i int, program, node, checks string) error {
 	s.nodes = append(s.nodes, node)
 	s.procs = append(s.procs, &process{
 		name: name, dir: dir, log: filepath.Join(dir, "redis.log"), stop: syscall.SIGKILL,
-		argv: []string{program, config, "--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0", "--shutdown-timeout", "0"},
+		argv: []string{program, config, "--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0"},
 	}, &process{
 		name: name + "'s agent", env: d.env(), log: filepath.Join(dir, "agent.log"), stop: syscall.SIGKILL,
 		argv: []string{d.cfg.Self, "shard", "agent", s.name, "--node", node, "--data", filepath.Join(dir, "agent"), "--listen", checks,

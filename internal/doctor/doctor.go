@@ -55,7 +55,7 @@ func Examine(ctx context.Context, st store.Store, c Config) ([]Finding, error) {
 	}
 	for _, file := range c.Exposed {
 		found = append(found, warn("secret", "other users of this host can read %s", file).
-			withAdvice("docs/security.md#secrets", "run chmod 600 on it, as the user that runs Understudy"))
+			withAdvice("docs/security.md#secrets", "run chmod 600 on it, as its owner, who must be the user that runs Understudy; or chmod 640, owned by root, with that user's group"))
 	}
 	return append(found, predictTakeovers(info.Notifies, c)...), nil
 }

@@ -6,12 +6,13 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/understudy-ha/understudy/internal/strictyaml"
 )
 
 // ExposedFiles returns the files of secrets, of the token to the key of a certificate, that the settings name and that
-// more users of this host than their owner may read, as "KEY PATH (MODE)".
+// more users of this host than their owner may read, as "KEY PATH (MODE)". Of a file of root's, its group may: it is the service's.
 func ExposedFiles(settings ...any) []string {
 	var out []string
 	for _, s := range settings {
@@ -30,7 +31,7 @@ func ExposedWarning(files []string) string {
 	if len(files) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("other users of this host can read %s: run chmod 600 on it, as the user that runs Understudy", strings.Join(files, ", "))
+	return fmt.Sprintf("other users of this host can read %s: run chmod 600 on it, as its owner, who must be the user that runs Understudy; or chmod 640, owned by root, with that user's group", strings.Join(files, ", "))
 }
 
 // exposedMode returns the mode of a file, and whether its group or others may read it.
@@ -39,7 +40,11 @@ func exposedMode(path string) (os.FileMode, bool) {
 	if err != nil || !info.Mode().IsRegular() { // a pipe, for instance: its reader is this process
 		return 0, false
 	}
-	return info.Mode().Perm(), info.Mode().Perm()&0o044 != 0
+	hidden := os.FileMode(0o044)
+	if s, ok := info.Sys().(*syscall.Stat_t); ok && s.Uid == 0 {
+		hidden = 0o004
+	}
+	return info.Mode().Perm(), info.Mode().Perm()&hidden != 0
 }
 
 // eachSecretFile calls f for each key that names a file with a secret and is set.

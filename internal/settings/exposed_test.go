@@ -20,6 +20,11 @@ func TestExposedFiles(t *testing.T) {
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
 		}
+		if os.Getuid() == 0 && name != "rooted" { // else it is another user's already
+			if err := os.Chown(path, 65534, -1); err != nil {
+				t.Fatal(err)
+			}
+		}
 		return path
 	}
 	text := "token_file: " + file("token", 0o644) + "\n" +
