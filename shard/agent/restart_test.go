@@ -236,9 +236,9 @@ func TestChosenNodeLosesItsData(t *testing.T) {
 				}
 				all.up()
 				a := all.hosts[0]
-				last, ok := a.node.Write()
-				if !ok {
-					t.Fatal(all.describe())
+				last, err := a.node.Write()
+				if err != nil {
+					t.Fatal(err, all.describe())
 				}
 				to := ""
 				if c.to >= 0 {
