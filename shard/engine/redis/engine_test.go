@@ -286,6 +286,32 @@ func TestSwitchover(t *testing.T) {
 	}
 }
 
+// TestPromotedAgain: promoted as it is, a primary that led before would show where it was promoted first. One that has left for
+// nobody begins a new lineage, which says where it stands now.
+func TestPromotedAgain(t *testing.T) {
+	a := realserver.Redis(t, realserver.RedisOptions{Args: quiet})
+	b := realserver.Redis(t, realserver.RedisOptions{ReplicaOf: a, Args: quiet})
+	n := node(t, b)
+	do(t, a, "SET", "k", "v")
+	until(t, n, "the replica has the key", func(s shard.State) bool { return linked(s) && s.Keys == 1 })
+	must(t, n.Promote(t.Context()))
+	first := probe(t, n)
+	c := realserver.Redis(t, realserver.RedisOptions{ReplicaOf: b, Args: quiet}) // without a replica nothing is counted
+	until(t, node(t, c), "another follows it", linked)
+	do(t, b, "SET", "later", "v")
+	led := until(t, n, "it has written more", func(s shard.State) bool { return s.Txn > first.Txn })
+	must(t, n.SetFence(t.Context(), shard.Closed, 0))
+	must(t, n.Promote(t.Context()))
+	if s := probe(t, n); s.Lineage != led.Lineage || s.PromotedAt() >= led.Txn {
+		t.Errorf("promoted as it is: %+v", s)
+	}
+	must(t, n.Follow(t.Context(), ""))
+	must(t, n.Promote(t.Context()))
+	if s := probe(t, n); s.Lineage == led.Lineage || s.Before != (shard.Lineage{ID: led.Lineage.ID, End: led.Txn}) || s.PromotedAt() != led.Txn || !s.Synced || s.Keys != 2 {
+		t.Errorf("promoted again at %d: %+v", led.Txn, s)
+	}
+}
+
 func TestPause(t *testing.T) {
 	a := realserver.Redis(t, realserver.RedisOptions{})
 	n := node(t, a)
