@@ -35,7 +35,7 @@ type choice struct {
 func choosePrimary(v View, c choice) (best string, unfit []Unfit) {
 	type fit struct {
 		Record
-		tried bool
+		tried int
 	}
 	// Whom the store has forgotten may have acknowledged what the others lack.
 	if lost := v.lostDecisions(); len(lost) > 0 && !(c.force && c.wanted != "") {
@@ -62,20 +62,26 @@ func choosePrimary(v View, c choice) (best string, unfit []Unfit) {
 			unfit = append(unfit, Unfit{r.Label(), why})
 			continue
 		}
-		fits = append(fits, fit{r, slices.Contains(c.tried, r.ID)})
+		fits = append(fits, fit{r, timesIn(c.tried, r.ID)})
 	}
 	if len(fits) == 0 {
 		return "", unfit
 	}
+	// A try may fail because the store was slow: only a node that failed twice gives way to one with less.
 	return slices.MinFunc(fits, func(a, b fit) int {
-		if a.tried != b.tried {
-			if a.tried {
-				return 1
-			}
-			return -1
-		}
-		return cmp.Or(cmp.Compare(b.Txn, a.Txn), cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(a.tried/2, b.tried/2), cmp.Compare(b.Txn, a.Txn), cmp.Compare(a.tried, b.tried),
+			cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.ID, b.ID))
 	}).ID, unfit
+}
+
+// timesIn counts an id.
+func timesIn(all []string, id string) (n int) {
+	for _, x := range all {
+		if x == id {
+			n++
+		}
+	}
+	return n
 }
 
 // lostDecisions are the nodes that know what the store has forgotten: a later epoch, as epochs only grow, or that they led after the primary of the row,

@@ -292,11 +292,12 @@ func (v View) unseenMember(me Self) string {
 	own, _ := v.Node(me.ID)
 	for _, m := range v.Row.Members {
 		r, known := v.Node(m.ID)
-		live := known && r.Live()
+		live := known && r.Live() && r.Condition != Silent
 		switch {
 		case m.ID == me.ID:
-		// A report tells of a probe that is up to an interval older: only one that was made since this run began
-		// tells all that the member had of the run before.
+		case live && r.Condition == Loading:
+			return v.awaitLoading(r, me)
+		// A report tells of a probe up to an interval older: only one made since this run began tells all that it had of the one before.
 		case live && me.RunSeenFor <= r.Age+r.Interval:
 			return fmt.Sprintf("it was restarted; %s has not reported since, and may have more", r.Label())
 		// An agent that starts at the same time needs T to report, and another T to be taken for dead.
@@ -307,15 +308,19 @@ func (v View) unseenMember(me Self) string {
 	return ""
 }
 
+// awaitLoading tells of a member that has not told yet what it has: it is waited for, however long that takes.
+func (v View) awaitLoading(r Record, me Self) string {
+	return fmt.Sprintf("it was restarted, and may lack data; %s is loading what it has, which may be more. To go on now: understudy shard failover %s --to %.8s --force", r.Label(), v.Row.Name, me.ID)
+}
+
 // awaitMember tells of a member that is waited for, and how to go on without it.
 func (v View) awaitMember(m Member, me Self, most time.Duration) string {
 	return fmt.Sprintf("it was restarted, and may lack data; it waits up to %v for node %.8s at %s, which may have more. To go on now: understudy shard failover %s --to %.8s --force",
 		most, m.ID, m.Address, v.Row.Name, me.ID)
 }
 
-// awaitedReport is what a primary that may have lost data waits for before it continues with what is left:
-// the reports of others that may have more. After a minute those who are silent are taken to
-// be dead.
+// awaitedReport is what a primary that may have lost data waits for before it continues with what is left: the reports of
+// others that may have more. After a minute those who are silent are taken to be dead.
 func (v View) awaitedReport(me Self) string {
 	own, _ := v.Node(me.ID)
 	// Agents that start with it need T to report, and another T to be taken for dead.
@@ -323,7 +328,13 @@ func (v View) awaitedReport(me Self) string {
 		return "it was restarted; its replicas have not reported yet"
 	}
 	for _, m := range v.Row.Members {
-		if r, known := v.Node(m.ID); m.ID != me.ID && !(known && r.Live()) && me.RunSeenFor < max(maxReportWait, 3*own.Timeout) {
+		r, known := v.Node(m.ID)
+		live := known && r.Live() && r.Condition != Silent
+		switch {
+		case m.ID == me.ID:
+		case live && r.Condition == Loading:
+			return v.awaitLoading(r, me)
+		case !live && me.RunSeenFor < max(maxReportWait, 3*own.Timeout):
 			return v.awaitMember(m, me, maxReportWait)
 		}
 	}

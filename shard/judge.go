@@ -126,7 +126,12 @@ func judgeSilence(v View, seen Observation, own Record, fenceDelay time.Duration
 		return Finding{Health: Stuck, Why: why + "; its fence was not armed, so it may still accept writes from others"}
 	}
 	// It answered after the lapse, as its agent had died before: silence counts from then on, for a whole T.
-	if wait := max(own.Timeout, v.Lease.Timing.Timeout) - o.silentFor; o.silentFor < seen.TakeableFor && wait > 0 {
+	// An agent that was stopped has told none, and its lease none either: the others' is the shard's.
+	timeout := v.Lease.Timing.Timeout
+	for _, r := range v.Nodes {
+		timeout = max(timeout, r.Timeout)
+	}
+	if wait := timeout - o.silentFor; o.silentFor < seen.TakeableFor && wait > 0 {
 		return Finding{Health: Doubtful, Why: why + "; it answered after that, and may again", RecheckAfter: wait}
 	}
 	// Its agent has reported since it fell silent: it stands beside a node that hangs, and kills it within T.

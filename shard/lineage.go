@@ -30,12 +30,21 @@ func (r Row) Ended(lineage string) int64 {
 }
 
 // promotedAt is where a new primary stood when it was promoted, as [State.PromotedAt]. But one that led under its lineage before,
-// until that ended, came to it long ago: it has all of it.
+// until that ended, and has followed nobody since came to it long ago: it has all of it.
 func (r Row) promotedAt(s State) int64 {
-	if end := r.Ended(s.Lineage.ID); end > 0 {
+	if end := r.Ended(s.Lineage.ID); end > 0 && !r.hasFollowed(s.Lineage, s.Before) {
 		return min(s.Txn, end)
 	}
 	return s.PromotedAt()
+}
+
+// hasFollowed reports whether a node came out of a lineage of the shard that is later than its own: it led, followed a later primary,
+// and was promoted again, in an engine whose lineages are the names of the nodes.
+func (r Row) hasFollowed(lineage, before Lineage) bool {
+	at := func(id string) int {
+		return slices.IndexFunc(r.Lineages, func(l Lineage) bool { return l.ID == id && id != "" })
+	}
+	return at(lineage.ID) >= 0 && at(before.ID) > at(lineage.ID)
 }
 
 // position is where a node stands in the shard's history: without what it has beyond the end of its lineage.
@@ -48,7 +57,7 @@ func (r Row) position(n Record) (at int64, known bool) {
 		return min(n.Txn, l.End)
 	}
 	for _, l := range r.Lineages {
-		if l.ID == n.Lineage.ID {
+		if l.ID == n.Lineage.ID && !r.hasFollowed(n.Lineage, n.Before) {
 			return end(l), true
 		}
 	}

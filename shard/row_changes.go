@@ -44,13 +44,17 @@ func (v View) nextEpoch() int64 {
 	return epoch
 }
 
-// ResumeRow is the row under which its primary continues after a restart that cut its
-// history: under a new epoch, and with a lineage that nobody else has.
-func (v View) ResumeRow(lineage Lineage) Row {
+// ResumeRow is the row under which its primary, which shows s, continues after a restart that cut its
+// history: under a new epoch, and with a lineage that nobody else has. The others may still take its place with the one before
+// it, if it says where it left that.
+func (v View) ResumeRow(s State) Row {
 	r := v.Row.Copy()
 	r.Epoch = v.nextEpoch()
 	r.PrimaryEpoch = r.Epoch
-	r.Lineages = []Lineage{{ID: lineage.ID}}
+	if known := slices.ContainsFunc(r.Lineages, func(l Lineage) bool { return l.ID == s.Before.ID }); !known || s.Before.End == 0 {
+		r.Lineages = nil
+	}
+	r.Lineages = extend(r.Lineages, s.Lineage.ID, r.promotedAt(s))
 	// What a plan in Following was sent under is of an older epoch now; its replicas continue by themselves.
 	r.Plan = nil
 	return r

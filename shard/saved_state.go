@@ -40,6 +40,8 @@ func (saved SavedState) HasAllData(s State) bool {
 		return true
 	case saved.Copying && (s.Run == "" || s.Run != saved.Run):
 		return false
+	case s.Role == Primary && s.Before.ID == saved.Lineage.ID && saved.Lineage.ID != "" && s.Before.End >= saved.Txn && s.Txn >= saved.Txn:
+		return true // it was promoted out of that
 	case saved.Lineage.ID == "" || s.Run != "" && s.Run == saved.Run:
 		return true
 	}

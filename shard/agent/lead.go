@@ -117,18 +117,33 @@ func (r *reconciler) resumeShard(ctx context.Context) error {
 	if err := r.fence.closeAndWait(ctx); err != nil {
 		return err
 	}
-	if _, err := r.promoteNode(ctx, shard.Row{}, false); err != nil {
-		return err
-	}
 	if err := r.lease.acquire(ctx, false); err != nil {
 		return err
 	}
-	return r.updateRowAndOpen(ctx, func(v shard.View) (shard.RowUpdate, error) {
-		me := r.selfNow()
-		if d := shard.Decide(v, me); d.Assignment != shard.AssignResume && d.Assignment != shard.AssignLead {
-			return shard.RowUpdate{}, fmt.Errorf("the node is not to go on as the primary any more: %s", d.Why)
+	mayGoOn := func(v shard.View) error {
+		if d := shard.Decide(v, r.selfNow()); d.Assignment != shard.AssignResume && d.Assignment != shard.AssignLead {
+			return fmt.Errorf("the node is not to go on as the primary any more: %s", d.Why)
 		}
-		row := v.ResumeRow(me.State.Lineage)
+		return nil
+	}
+	// Others copy from a primary, a closed one too: who has more may have reported while the lease was waited for.
+	v, err := r.report.readNow(ctx)
+	if err == nil {
+		err = mayGoOn(v)
+	}
+	if err == nil {
+		_, err = r.promoteNode(ctx, shard.Row{}, false)
+	}
+	if err != nil {
+		r.releaseAfterFailedStart(ctx, err)
+		return err
+	}
+	return r.updateRowAndOpen(ctx, func(v shard.View) (shard.RowUpdate, error) {
+		if err := mayGoOn(v); err != nil {
+			return shard.RowUpdate{}, err
+		}
+		me := r.selfNow()
+		row := v.ResumeRow(me.State)
 		e := history.Event{Part: shard.Space, Subject: row.Name, Term: row.Epoch, Reason: lease.TruncateReason(fmt.Sprintf(
 			"%s goes on after a restart; what it had not kept on disk is lost (it had %d keys, and has %d)", r.cfg.Announced, me.Saved.Keys, me.State.Keys))}
 		return shard.RowUpdate{Row: row, Event: &e}, nil

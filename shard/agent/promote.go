@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,9 @@ import (
 
 // promotePoll is the pause between looks at a node that becomes a primary.
 const promotePoll = 5 * time.Millisecond
+
+// errRestarted: what was judged and promoted was another run of the node.
+var errRestarted = errors.New("it was restarted meanwhile, and may lack data")
 
 // promote makes the node the primary that a plan names. The order is the promise of the package: the hook, closed,
 // promoted, under the lease, in the row, and only then open.
@@ -44,6 +48,9 @@ func (r *reconciler) promote(ctx context.Context, c shard.Command, row shard.Row
 		return err
 	}
 	err = r.updateRowAndOpen(ctx, func(v shard.View) (shard.RowUpdate, error) {
+		if now, err := r.probe.probeNow(ctx); err != nil || now.Run != n.Run {
+			return shard.RowUpdate{}, cmp.Or(err, errRestarted)
+		}
 		if why := plan.LaterBetterCandidate(v, n); why != "" {
 			return shard.RowUpdate{}, errors.New(why)
 		}
@@ -97,9 +104,12 @@ func (r *reconciler) promoteNode(ctx context.Context, row shard.Row, mustHaveAll
 			return n, err
 		}
 	}
-	for {
+	for run := n.Run; ; {
 		n, err := r.probe.probeNow(ctx)
-		if err == nil && n.Role == shard.Primary && !n.Loading {
+		switch {
+		case err == nil && n.Run != run:
+			return n, errRestarted
+		case err == nil && n.Role == shard.Primary && !n.Loading:
 			return n, nil
 		}
 		if !lease.Sleep(ctx, r.clock, promotePoll) {

@@ -212,18 +212,20 @@ func TestChosenNodeLosesItsData(t *testing.T) {
 		lags    bool // the second replica never catches up
 		loses   int  // the host that restarts
 		alone   bool // as a replica of nobody
+		late    bool // while the lease is waited for, after the promotion
 	}{
-		"a switchover goes back":              {shard.Request{Kind: shard.Switchover}, 3, 1, true, 0, true},
-		"a switchover goes back to a primary": {shard.Request{Kind: shard.Switchover}, 3, 1, true, 0, false},
-		"a switchover":                        {shard.Request{Kind: shard.Switchover}, 3, 1, false, 1, true},
-		"a forced failover to any node":       {shard.Request{Kind: shard.Failover, Force: true}, 2, -1, false, 1, true},
-		"… which starts as a primary":         {shard.Request{Kind: shard.Failover, Force: true}, 2, -1, false, 1, false},
+		"a switchover goes back":              {shard.Request{Kind: shard.Switchover}, 3, 1, true, 0, true, false},
+		"a switchover goes back to a primary": {shard.Request{Kind: shard.Switchover}, 3, 1, true, 0, false, false},
+		"a switchover":                        {shard.Request{Kind: shard.Switchover}, 3, 1, false, 1, true, false},
+		"a forced failover to any node":       {shard.Request{Kind: shard.Failover, Force: true}, 2, -1, false, 1, true, false},
+		"… which starts as a primary":         {shard.Request{Kind: shard.Failover, Force: true}, 2, -1, false, 1, false, false},
+		"… after it was promoted":             {shard.Request{Kind: shard.Failover, Force: true}, 2, -1, false, 1, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var all *cluster
 				hook := &restartOnce{node: func(address string) *shardtest.Node {
-					if h := all.hosts[c.loses]; h.address == address {
+					if h := all.hosts[c.loses]; h.address == address && !c.late {
 						return h.node
 					}
 					return nil
@@ -250,6 +252,15 @@ func TestChosenNodeLosesItsData(t *testing.T) {
 				if c.lags {
 					all.hosts[1].node.Lag(time.Hour)
 					all.steady(a, 2*time.Second)
+				}
+				if c.late {
+					lost := all.hosts[c.loses]
+					lost.line.Intercept(func(call string) error {
+						if call == "acquire" {
+							hook.once.Do(func() { lost.node.Kill(); lost.node.Start(true) })
+						}
+						return nil
+					})
 				}
 				desk := shard.Admin{Registry: all.store.Registry(), By: "test"}
 				id, err := desk.RequestPlan(t.Context(), "s", c.request, to)
