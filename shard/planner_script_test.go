@@ -265,7 +265,9 @@ func (s *scene) lease(words []string) {
 			s.v.Lease.Session, s.v.Lease.Holder.ID, s.v.Lease.Remaining = "x", "i"+key, 4*time.Second
 		}
 	}
-	s.v.Lease.Timing.Timeout = 5 * time.Second
+	if s.v.Lease.Timing.Timeout = 5 * time.Second; slices.Contains(words, "free") {
+		s.v.Lease.Timing.Timeout = 0 // as stores have it
+	}
 }
 
 func (s *scene) me(words []string) {

@@ -53,6 +53,17 @@ func TestWhole(t *testing.T) {
 	}
 }
 
+// Where a node has no name of its runs, a promotion that failed leaves it with another lineage, and all that it had.
+func TestWholeAfterAPromotion(t *testing.T) {
+	saved := SavedState{Lineage: Lineage{ID: "A"}, Txn: 100}
+	for end, whole := range map[int64]bool{100: true, 120: true, 99: false} {
+		s := State{Role: Primary, Txn: end, Lineage: Lineage{ID: "B"}, Before: Lineage{ID: "A", End: end}, Synced: true}
+		if got := saved.HasAllData(s); got != whole {
+			t.Errorf("promoted at %d: whole is %v", end, got)
+		}
+	}
+}
+
 // A store that lost its latest writes gives no epoch out again that an agent has seen.
 func TestEpochsAfterLoss(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
