@@ -20,8 +20,7 @@ type Primary struct {
 	Address string    `json:"address"`
 	Term    int64     `json:"term"`
 	Since   time.Time `json:"since"` // by the store's clock
-	// ExpiresIn is what is left before the holder lapses unless it renews; 0 when
-	// that is not known, as after the host of a single-host store has restarted.
+	// ExpiresIn is what is left before the holder lapses unless it renews.
 	ExpiresIn time.Duration `json:"-"`
 }
 
@@ -78,7 +77,7 @@ func Holders(ctx context.Context, store lease.Store, role string) ([]Primary, er
 // heldPlaces returns the leases of a role that have a live holder, in the order of their places.
 func heldPlaces(ctx context.Context, store lease.Store, role string) ([]lease.Lease, error) {
 	all, err := places(ctx, store, role)
-	return slices.DeleteFunc(all, func(l lease.Lease) bool { return !l.Held() }), err
+	return slices.DeleteFunc(all, func(l lease.Lease) bool { return !isHeld(l) }), err
 }
 
 // places are the leases of a role's places that were ever held, and the first in any case.
@@ -134,7 +133,7 @@ func Roles(ctx context.Context, store Store) ([]Role, error) {
 		for _, l := range page {
 			after, now = l.Key, l.Since.Add(l.Age)
 			r := at(roleOf(l.Key))
-			if l.Held() {
+			if isHeld(l) {
 				r.Primary = append(r.Primary, primaryOf(l))
 			}
 			if l.Key == r.Name {
@@ -170,7 +169,7 @@ func Roles(ctx context.Context, store Store) ([]Role, error) {
 
 func vacantFor(l lease.Lease) time.Duration {
 	switch {
-	case l.Held():
+	case isHeld(l):
 		return 0
 	case l.Session == "":
 		return max(0, l.Age)
@@ -226,7 +225,7 @@ func Watch(ctx context.Context, cfg WatchConfig, fn func([]Primary) error) error
 		wait := cfg.Interval
 		// A lapse sends no notification: read again when the holder could lapse.
 		for _, p := range now {
-			if p.ExpiresIn > 0 { // it is not known of a holder of the host's boot before
+			if p.ExpiresIn > 0 { // less than it can show: do not spin
 				wait = min(wait, p.ExpiresIn+time.Millisecond)
 			}
 		}

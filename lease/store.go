@@ -50,7 +50,8 @@ type Lease struct {
 	Remaining time.Duration
 	Ended     bool
 	// Foreign: the session belongs to another boot of a single-host store, so
-	// that the store's clock says nothing about it.
+	// that the store's clock says nothing about it. Its process is dead, but only a whole T that was counted proves it.
+	// Remaining is never positive then; the wall clock gives it, and nothing but displays and cleaning up may rely on it.
 	Foreign bool
 	// Since is when the present term began, Age how long ago; after a release,
 	// those of the release. Both by the store's clock.
@@ -78,7 +79,7 @@ type Lease struct {
 func (l Lease) Free() bool { return l.Session == "" || l.Ended }
 
 // Held reports that the lease has a holder whose session lives by the store's
-// clock.
+// clock, or, if it is Foreign, as far as that clock can tell.
 func (l Lease) Held() bool { return !l.Free() && (l.Remaining > 0 || l.Foreign) }
 
 // TermAge is how long ago the present or last term began, by the store's clock,

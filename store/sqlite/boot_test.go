@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/understudy-ha/understudy/elect"
 	"github.com/understudy-ha/understudy/internal/testkit/realserver"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store/sqlite"
@@ -31,7 +32,7 @@ func TestASessionOfAnotherBoot(t *testing.T) {
 	me := session(t, after, "me", patient)
 
 	l, err := acquire(t, after, me, "r", false)
-	if !errors.Is(err, lease.ErrHeld) || !l.Foreign || l.Remaining != 0 || !l.Held() || l.Holder != old.Instance || l.Timing != patient {
+	if !errors.Is(err, lease.ErrHeld) || !l.Foreign || l.Remaining > 0 || !l.Held() || l.Holder != old.Instance || l.Timing != patient {
 		t.Fatalf("claim of a lease of another boot: %+v, %v; want ErrHeld, and the lease shown as foreign", l, err)
 	}
 	if living, err := after.Sessions(t.Context()); err != nil || len(living) != 1 || living[0].ID != me.ID {
@@ -43,6 +44,42 @@ func TestASessionOfAnotherBoot(t *testing.T) {
 	}
 	if _, err := before.RenewSession(t.Context(), old.ID); !errors.Is(err, lease.ErrLapsed) {
 		t.Errorf("RenewSession of what was taken over: %v, want ErrLapsed", err)
+	}
+}
+
+// hasty is a clock whose timers are early: nothing in the test needs the time that they are for.
+type hasty struct{ lease.Clock }
+
+func (h hasty) Timer(time.Duration) (<-chan time.Time, func() bool) { return h.Clock.Timer(0) }
+
+// A role whose holder died with the host is vacant for as long as that was silent, and a server forgets it in the end.
+func TestARoleAfterAReboot(t *testing.T) {
+	const down = 31 * 24 * time.Hour
+	path := filepath.Join(t.TempDir(), "store.db")
+	before := open(t, sqlite.Config{Path: path, BootID: "before"})
+	after := open(t, sqlite.Config{Path: path, BootID: "after", Wall: func() time.Time { return time.Now().Add(down) }})
+	held := take(t, before, session(t, before, "old", patient), "r")
+
+	if _, err := elect.Resolve(t.Context(), before, "r"); err != nil {
+		t.Fatalf("before the reboot: %v", err)
+	}
+	if p, err := elect.Resolve(t.Context(), after, "r"); !errors.Is(err, elect.ErrVacant) {
+		t.Errorf("after the reboot the role resolves to %+v, %v; want ErrVacant", p, err)
+	}
+	if err := after.RequestRelease(t.Context(), held.ID, "", "me"); !errors.Is(err, lease.ErrNotHeld) {
+		t.Errorf("RequestRelease of a holder that is dead: %v, want ErrNotHeld", err)
+	}
+	roles, err := elect.Roles(t.Context(), after)
+	if err != nil || len(roles) != 1 || len(roles[0].Primary) != 0 || (roles[0].VacantFor-down).Abs() > 2*patient.Timeout {
+		t.Errorf("Roles = %+v, %v; want one that is vacant for about %v", roles, err, down)
+	}
+	for _, step := range []struct {
+		vacant time.Duration
+		want   int
+	}{{down + 2*patient.Timeout, 0}, {down - 2*patient.Timeout, 1}} {
+		if n, err := elect.ForgetVacant(t.Context(), after, hasty{lease.BootClock()}, step.vacant, "age"); err != nil || n != step.want {
+			t.Errorf("of the roles that are vacant for %v, %d were forgotten, %v; want %d", step.vacant, n, err, step.want)
+		}
 	}
 }
 

@@ -17,7 +17,7 @@ coalesce(l.reserved_us, 0), coalesce(l.boot, ''), coalesce(l.asked, 0), coalesce
 coalesce(s.instance, ''), coalesce(s.name, ''), coalesce(s.address, ''),
 coalesce(s.interval_us, 0), coalesce(s.timeout_us, 0), coalesce(s.seq, 0),
 coalesce(s.boot, ''), coalesce(s.deadline_us, 0), coalesce(s.ended, 0),
-understudy_boot_us(), understudy_wall_us(),
+coalesce(s.renewed_us, 0), understudy_boot_us(), understudy_wall_us(),
 (SELECT count(*) FROM understudy_waiter w JOIN understudy_session x ON x.id = w.session WHERE ` + aliveSQL
 
 	// The lease need not be there for sessions to wait for it. Session ?4, if it does, sees those before it.
@@ -46,12 +46,12 @@ WHERE space = ?1 AND key = ?2`
 // scanLease reads leaseColumns, as seen from the given boot; before are columns that precede them.
 func scanLease(scan scanner, boot string, id lease.ID, before ...any) (lease.Lease, error) {
 	l := lease.Lease{ID: id}
-	var since, reserved, interval, timeout, deadline, now, wall int64
+	var since, reserved, interval, timeout, deadline, renewed, now, wall int64
 	var reservedBoot, sessionBoot string
 	err := scan(append(before,
 		&l.Term, &l.Session, &since, &l.Successor, &reserved, &reservedBoot, &l.ReleaseRequested, &l.RequestedSuccessor, &l.Places,
 		&l.Holder.ID, &l.Holder.Name, &l.Holder.Address, &interval, &timeout, &l.Seq, &sessionBoot, &deadline, &l.Ended,
-		&now, &wall, &l.Waiting)...)
+		&renewed, &now, &wall, &l.Waiting)...)
 	if err != nil || l.Term == 0 {
 		return l, err
 	}
@@ -65,8 +65,8 @@ func scanLease(scan scanner, boot string, id lease.ID, before ...any) (lease.Lea
 	}
 	l.Timing = lease.Timing{Interval: micros(interval), Timeout: micros(timeout)}
 	l.Foreign = sessionBoot != boot
-	if !l.Foreign {
-		l.Remaining = micros(deadline - now)
+	if l.Remaining = micros(deadline - now); l.Foreign {
+		l.Remaining = min(0, micros(renewed+timeout-wall)) // its deadline is of a boot-time clock that is no more
 	}
 	return l, nil
 }
@@ -128,8 +128,6 @@ func (t *txn) acquire(c lease.Expectation) (lease.Lease, error) {
 	return t.take(shown, me, reason, c.Places)
 }
 
-const renewedAt = "SELECT renewed_us FROM understudy_session WHERE id = ?1"
-
 // take gives the lease, which is as old says, to the session me, and returns it
 // as it is then.
 func (t *txn) take(old lease.Lease, me sessionRow, reason string, places int) (lease.Lease, error) {
@@ -166,13 +164,6 @@ func (t *txn) depose(old lease.Lease, e *history.Event) error {
 		e.From = old.Holder.Label()
 	}
 	e.Duration = -old.Remaining
-	if old.Foreign {
-		var renewed int64
-		if err := t.one(renewedAt, []any{old.Session}, &renewed); err != nil {
-			return err
-		}
-		e.Duration = micros(t.wall-renewed) - old.Timing.Timeout
-	}
 	_, err := t.exec(endSession, old.Session)
 	return err
 }
