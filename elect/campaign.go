@@ -159,10 +159,9 @@ func newCampaign(cfg Config) *campaign {
 // acquire waits for the role, and for the role that it must be held with.
 func (c *campaign) acquire(ctx context.Context) (*lease.HeldLease, error) {
 	reporting, stop := context.WithCancel(ctx)
-	reported := make(chan struct{})
+	defer stop() // and no wait for its end: it may be stuck in a line of the log, and the role may be ours
 	var report standbyReport
-	go func() { defer close(reported); report.run(reporting, c) }()
-	defer func() { stop(); <-reported }()
+	go report.run(reporting, c)
 	want := lease.AcquireRequest{Leases: Leases(c.Role, max(1, c.Holders)), Margin: c.stopGrace(), Shown: report.show}
 	if err := c.checkHolders(ctx); err != nil {
 		return nil, err
@@ -255,9 +254,11 @@ func (c *campaign) runWork(ctx context.Context, held *lease.HeldLease, work Work
 		}()
 	}()
 	var err error
-	// Trust may have run out while the acquisition's answer was on its way.
 	if workCtx.Err() == nil {
-		log.Info("primary", "lease", held.ID.String())
+		c.logBriefly(func() { log.Info("primary", "lease", held.ID.String()) })
+	}
+	// Trust may have run out while the acquisition's answer was on its way, or the log stalled.
+	if workCtx.Err() == nil {
 		err = work(workCtx, Term{Role: c.Role, Instance: c.Keeper.Instance(), Number: held.Term, Lease: held.ID, Session: held.Active, held: held})
 	}
 	returned = true
@@ -270,13 +271,14 @@ func (c *campaign) runWork(ctx context.Context, held *lease.HeldLease, work Work
 	overrun()
 	successor := <-watched
 	reason := reasonFor(cause, stopped, err)
-	if errors.Is(cause, lease.ErrLost) {
-		log.Warn("lost the role", "err", err)
-	} else {
-		log.Info("releasing the role", "reason", reason)
+	lost := errors.Is(cause, lease.ErrLost)
+	if lost { // now: without the store the release takes two T
+		c.logBriefly(func() { log.Warn("lost the role", "err", err) })
 	}
 	workReturned()
-	releaseHeld(ctx, log, held, successor, reason)
+	if released := releaseHeld(ctx, log, held, successor, reason); released && !lost {
+		log.Info("released the role", "reason", reason)
+	}
 	if stopped {
 		switch {
 		case err == nil || errors.Is(err, context.Canceled):
@@ -286,30 +288,6 @@ func (c *campaign) runWork(ctx context.Context, held *lease.HeldLease, work Work
 		}
 	}
 	return err
-}
-
-func releaseHeld(ctx context.Context, log *slog.Logger, held *lease.HeldLease, successor, reason string) {
-	if err := held.Release(ctx, successor, reason); err != nil {
-		log.Warn("the role could not be released; it is free when this session ends", "err", err)
-	}
-}
-
-// reasonFor is what the history says about the end of a term.
-func reasonFor(cause error, stopped bool, err error) string {
-	switch {
-	case !stopped && err != nil:
-		return "work failed: " + err.Error()
-	case !stopped:
-		return "work done"
-	case errors.Is(cause, lease.ErrResign):
-		return "resigned"
-	case errors.Is(cause, lease.ErrLost):
-		return "lost"
-	case errors.Is(cause, ErrMoved):
-		return "moved"
-	default:
-		return "stopped"
-	}
 }
 
 // watchLease cancels the work when the store says that it must end: another holder, a

@@ -68,3 +68,16 @@ func (r *standbyReport) places(c *campaign) (shown int, held []lease.Lease) {
 	}
 	return len(r.shown), held
 }
+
+// logBriefly writes to the log, and returns after an interval at the latest: a log whose reader has stalled must neither keep
+// the work from starting, nor a role that nobody works for.
+func (c *campaign) logBriefly(write func()) {
+	written := make(chan struct{})
+	go func() { defer close(written); write() }()
+	timer, stop := c.Keeper.Clock().Timer(c.Keeper.Timing().Interval)
+	defer stop()
+	select {
+	case <-written:
+	case <-timer:
+	}
+}

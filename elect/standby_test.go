@@ -100,3 +100,62 @@ func TestStandbyForgetsWhomItSaw(t *testing.T) {
 		}
 	})
 }
+
+// stalled is a log whose reader stops at a message until the test ends.
+type stalled struct {
+	slog.Handler
+	at     string
+	resume <-chan struct{}
+}
+
+func (h stalled) WithAttrs([]slog.Attr) slog.Handler { return h }
+
+func (h stalled) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h stalled) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == h.at {
+		<-h.resume
+	}
+	return nil
+}
+
+// A log whose reader has stalled neither keeps a role that nobody works for, nor the work from starting.
+func TestStalledLog(t *testing.T) {
+	for _, at := range []string{"released the role", "primary", "standby", "lost the role"} {
+		t.Run(at, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				resume := make(chan struct{})
+				log := slog.New(stalled{slog.DiscardHandler, at, resume})
+				store := memory.New(nil)
+				s := newStage(t)
+				a, b := start(t, store, "a"), start(t, store, "b")
+				cfg := elect.Config{Role: "r", Logger: log}
+				a.run(t, elect.Run, cfg, s.work(0))
+				until(t, 2*timing.Interval, "a works", func() bool { return s.who("r") == "a" })
+				b.run(t, elect.Run, cfg, s.work(0))
+				t.Cleanup(func() { close(resume) }) // before the campaigns are stopped
+				time.Sleep(2 * reportPause)
+				within := timing.Interval + 10*time.Millisecond
+				if at == "lost the role" {
+					a.cut()
+					within += timing.WorstTakeover()
+				} else if _, err := elect.Resign(t.Context(), store, elect.ResignRequest{Role: "r", By: "operator"}); err != nil {
+					t.Fatal(err)
+				}
+				took := until(t, 10*time.Minute, "b works", func() bool { return s.who("r") == "b" })
+				if at == "primary" {
+					within += timing.Interval // the log of b has stalled, too
+				}
+				if took > within {
+					t.Errorf("b works after %v, want at most %v", took, within)
+				}
+				if at == "lost the role" {
+					a.mend()
+				}
+			})
+		})
+	}
+}
+
+// reportPause is longer than a standby waits before it says who is primary.
+const reportPause = time.Minute

@@ -1,0 +1,35 @@
+package elect
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/understudy-ha/understudy/lease"
+)
+
+func releaseHeld(ctx context.Context, log *slog.Logger, held *lease.HeldLease, successor, reason string) (released bool) {
+	err := held.Release(ctx, successor, reason)
+	if err != nil {
+		log.Warn("the role could not be released; it is free when this session ends", "err", err)
+	}
+	return err == nil
+}
+
+// reasonFor is what the history says about the end of a term.
+func reasonFor(cause error, stopped bool, err error) string {
+	switch {
+	case !stopped && err != nil:
+		return "work failed: " + err.Error()
+	case !stopped:
+		return "work done"
+	case errors.Is(cause, lease.ErrResign):
+		return "resigned"
+	case errors.Is(cause, lease.ErrLost):
+		return "lost"
+	case errors.Is(cause, ErrMoved):
+		return "moved"
+	default:
+		return "stopped"
+	}
+}
