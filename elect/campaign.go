@@ -280,12 +280,7 @@ func (c *campaign) runWork(ctx context.Context, held *lease.HeldLease, work Work
 		log.Info("released the role", "reason", reason)
 	}
 	if stopped {
-		switch {
-		case err == nil || errors.Is(err, context.Canceled):
-			err = cause
-		case !errors.Is(err, cause): // else it says so already
-			err = fmt.Errorf("%w (%w)", err, cause)
-		}
+		return c.errorOfStopped(err, cause)
 	}
 	return err
 }

@@ -21,7 +21,7 @@
 //
 //	campaign.go  waiting, running the work, and the four ways to lose a role
 //	standby.go   what a standby logs about who holds the role
-//	release.go   releasing the lease, and the reason that the history shows
+//	release.go   releasing the lease, and what the end of a term is to the history and the caller
 //	await.go     wake up when a lease may have changed, and at least every interval
 //	resolve.go   who holds a role: Resolve, Holders, Roles, Watch
 //	resign.go    asking holders to resign, and letting others go first

@@ -3,6 +3,7 @@ package elect
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 
 	"github.com/understudy-ha/understudy/lease"
@@ -32,4 +33,21 @@ func reasonFor(cause error, stopped bool, err error) string {
 	default:
 		return "stopped"
 	}
+}
+
+// errorOfStopped is what a campaign returns whose work was stopped with the cause, and then returned err.
+func (c *campaign) errorOfStopped(err, cause error) error {
+	if why := c.Keeper.Err(); why != nil && errors.Is(cause, lease.ErrLost) { // the loss only follows from it
+		cause = why
+		if errors.Is(err, lease.ErrLost) {
+			err = nil
+		}
+	}
+	switch {
+	case err == nil || errors.Is(err, context.Canceled):
+		return cause
+	case errors.Is(err, cause): // it says so already
+		return err
+	}
+	return fmt.Errorf("%w (%w)", err, cause)
 }

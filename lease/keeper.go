@@ -145,10 +145,10 @@ func (k *Keeper) Run(ctx context.Context) error {
 		}
 		err = k.renewUntilEnd(ctx, live, changes)
 		k.setSession(nil)
-		live.end()
 		if err != nil {
-			k.setStopped(err) // now: Run may have to wait for work under an earlier session
+			k.setStopped(err) // before the work learns of the end, to say why; and Run may have to wait for that
 		}
+		live.end()
 		if err != nil || ctx.Err() != nil {
 			return err // stopped: the session has been ended
 		}
