@@ -177,3 +177,85 @@ func TestOnceWithoutWaitingWhileARunIsOn(t *testing.T) {
 		}
 	})
 }
+
+// An outage of the store that covers the due time, and after which it accepts an acquisition before a renewal, costs the job some
+// seconds and no period.
+func TestOnceAfterAnOutage(t *testing.T) {
+	const every = 10 * time.Minute
+	for offset := time.Duration(0); offset < timing.Interval; offset += 50 * time.Millisecond {
+		synctest.Test(t, func(t *testing.T) {
+			store := &refusing{Store: memory.New(nil)}
+			n := start(t, store, "a")
+			var runs []time.Time
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				for ctx.Err() == nil {
+					err := elect.Once(ctx, elect.OnceConfig{Keeper: n.Keeper, Job: "j", Every: every}, func(ctx context.Context, _ elect.Term) error {
+						runs = append(runs, time.Now())
+						return ctx.Err()
+					})
+					if err != nil && ctx.Err() == nil {
+						t.Errorf("outage at %v: Once: %v", offset, err)
+					}
+				}
+			}()
+			time.Sleep(every - time.Second + offset) // a renewal comes each second: the outage begins at any moment between two
+			began := time.Now()
+			store.refuse(began.Add(500*time.Millisecond), began.Add(3900*time.Millisecond), began.Add(3500*time.Millisecond))
+			time.Sleep(every / 2)
+			cancel()
+			<-done
+			if len(runs) != 2 {
+				t.Fatalf("outage at %v: %d runs in two periods", offset, len(runs))
+			}
+			if apart := runs[1].Sub(runs[0]); apart > every+2*timing.Timeout {
+				t.Errorf("outage at %v: the second run came %v after the first", offset, apart)
+			}
+		})
+	}
+}
+
+// refusing is a store that refuses renewals for a while, and acquisitions and reads for a shorter one.
+type refusing struct {
+	*memory.Store
+	mu                    sync.Mutex
+	from, renewals, calls time.Time
+}
+
+func (s *refusing) refuse(from, renewals, calls time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.from, s.renewals, s.calls = from, renewals, calls
+}
+
+func (s *refusing) answer(until *time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := time.Now(); now.After(s.from) && now.Before(*until) {
+		return lease.ErrUnavailable
+	}
+	return nil
+}
+
+func (s *refusing) RenewSession(ctx context.Context, id string) (lease.Renewal, error) {
+	if err := s.answer(&s.renewals); err != nil {
+		return lease.Renewal{}, err
+	}
+	return s.Store.RenewSession(ctx, id)
+}
+
+func (s *refusing) Acquire(ctx context.Context, e lease.Expectation) (lease.Lease, error) {
+	if err := s.answer(&s.calls); err != nil {
+		return lease.Lease{}, err
+	}
+	return s.Store.Acquire(ctx, e)
+}
+
+func (s *refusing) Join(ctx context.Context, id lease.ID, session string) (lease.Lease, error) {
+	if err := s.answer(&s.calls); err != nil {
+		return lease.Lease{}, err
+	}
+	return s.Store.Join(ctx, id, session)
+}

@@ -71,7 +71,7 @@ func (k *Keeper) Acquire(ctx context.Context, want AcquireRequest) (*HeldLease, 
 	c := Contender{
 		Store: k.cfg.Store, Through: through, Roster: k.cfg.Roster, Notifier: k.notifier, Clock: k.cfg.Clock,
 		Instance: k.cfg.Instance, Timing: k.cfg.Timing,
-		Leases: want.Leases, Places: len(want.Leases), Every: want.Every, Unless: want.Unless, Shown: want.Shown, Jitter: k.cfg.Jitter, Logger: k.log,
+		Leases: want.Leases, Places: len(want.Leases), Every: want.Every, Unless: k.awaitTrust(want), Shown: want.Shown, Jitter: k.cfg.Jitter, Logger: k.log,
 	}
 	for {
 		live, err := k.trustedSession(ctx, want.Margin)
@@ -112,6 +112,17 @@ func (k *Keeper) Acquire(ctx context.Context, want AcquireRequest) (*HeldLease, 
 			leave()
 			return nil, err
 		}
+	}
+}
+
+// awaitTrust waits, before an attempt to acquire, until there is trust for the work: acquired without, as just after an
+// outage of the store, a term would be used up for nothing, and with [AcquireRequest.Every] a period.
+func (k *Keeper) awaitTrust(want AcquireRequest) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if _, err := k.trustedSession(ctx, want.Margin); err != nil || want.Unless == nil {
+			return err
+		}
+		return want.Unless(ctx)
 	}
 }
 

@@ -58,6 +58,8 @@ func (a *app) roleOnce(ctx context.Context, job string, argv []string, every tim
 				return err
 			case errors.As(err, &child):
 				a.Log.Warn("the job failed", "role", job, "exit", child.Code)
+			case !worked && (errors.Is(err, lease.ErrLost) || errors.Is(err, lease.ErrResign)):
+				a.Log.Warn("the job was not started in this period", "role", job, "err", err)
 			case errors.Is(err, lease.ErrLost), errors.Is(err, lease.ErrResign):
 				a.Log.Warn("the job was stopped", "role", job, "err", err)
 			case err != nil && !worked: // the settings are not valid, or the session cannot go on

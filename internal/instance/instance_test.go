@@ -78,7 +78,7 @@ func (s *damagedLater) RenewSession(ctx context.Context, id string) (lease.Renew
 
 // Whoever loses a role because its keeper cannot continue is told why, also when the work takes a moment to stop.
 func TestStoreDamagedWhilePrimary(t *testing.T) {
-	for name, campaign := range map[string]func(context.Context, elect.Config, elect.Work) error{"run": elect.Run, "once": elect.Campaign} {
+	for name, campaign := range map[string]func(context.Context, elect.Config, elect.Work) error{"run": elect.Run, "campaign": elect.Campaign} {
 		t.Run(name, func(t *testing.T) {
 			host := &instance.Host{Log: slog.New(slog.DiscardHandler)}
 			st := &damagedLater{Store: memory.New(nil)}
