@@ -475,3 +475,54 @@ func TestKeeperThatCannotContinue(t *testing.T) {
 		})
 	}
 }
+
+// silent is a store without notifications, whose renewals count no changes.
+type silent struct{ *memory.Store }
+
+func (silent) Watch(context.Context, func(lease.Change)) error { return errors.ErrUnsupported }
+
+func (s silent) RenewSession(ctx context.Context, id string) (lease.Renewal, error) {
+	r, err := s.Store.RenewSession(ctx, id)
+	r.Changes = 0
+	return r, err
+}
+
+// A failover of the store that loses an acquisition makes two primaries. The first finds out at its next renewal.
+func TestLostAcquisition(t *testing.T) {
+	for name, c := range map[string]struct {
+		held time.Duration // before the failover
+		down time.Duration
+	}{
+		"with renewals":    {2200 * time.Millisecond, 0},
+		"without renewals": {100 * time.Millisecond, 1500 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := memory.New(nil)
+				a, b := start(t, silent{store}, "a"), start(t, silent{store}, "b")
+				time.Sleep(10*time.Second + 500*time.Millisecond) // between two renewals
+				before := store.Snapshot()
+				ended := make(chan error, 1)
+				first := a.run(t, elect.Campaign, elect.Config{Role: "r"}, func(ctx context.Context, _ elect.Term) error {
+					<-ctx.Done()
+					ended <- context.Cause(ctx)
+					return nil
+				})
+				time.Sleep(c.held)
+				mustResolve(t, store, "r", "a")
+				store.Restore(before)
+				if c.down > 0 {
+					a.link.Change(func(l *leasetest.Network) { l.Refuse = 1 })
+				}
+				b.run(t, elect.Campaign, elect.Config{Role: "r"}, func(ctx context.Context, _ elect.Term) error { <-ctx.Done(); return nil })
+				time.Sleep(c.down)
+				a.mend()
+				mustResolve(t, store, "r", "b")
+				until(t, timing.Timeout-c.down, "the work of a ends", first.ended)
+				if err := <-ended; !errors.Is(err, lease.ErrLost) {
+					t.Errorf("it ended with %v, want ErrLost", err)
+				}
+			})
+		})
+	}
+}

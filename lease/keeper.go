@@ -135,7 +135,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	k.setStopped(nil) // if it runs again
 
 	for ctx.Err() == nil {
-		live, changes, err := k.startSession(ctx)
+		live, first, err := k.startSession(ctx)
 		if err != nil {
 			k.setStopped(err)
 			return err
@@ -143,7 +143,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		if live == nil {
 			return nil // ctx ended first
 		}
-		err = k.renewUntilEnd(ctx, live, changes)
+		err = k.renewUntilEnd(ctx, live, first)
 		k.setSession(nil)
 		if err != nil {
 			k.setStopped(err) // before the work learns of the end, to say why; and Run may have to wait for that
@@ -168,7 +168,7 @@ func (k *Keeper) endLost(ctx context.Context, live *ActiveSession) {
 }
 
 // startSession starts a session, trying until ctx ends.
-func (k *Keeper) startSession(ctx context.Context) (*ActiveSession, int64, error) {
+func (k *Keeper) startSession(ctx context.Context) (*ActiveSession, Renewal, error) {
 	for retry := k.retry(); ; {
 		s := Session{ID: NewID(), Instance: k.cfg.Instance, Timing: k.cfg.Timing}
 		// Read before the request is sent: the store may count the deadline from any
@@ -182,24 +182,24 @@ func (k *Keeper) startSession(ctx context.Context) (*ActiveSession, int64, error
 			k.log.Debug("session started")
 			k.record(nil, func(st *KeeperStats) { st.Sessions++ })
 			k.setSession(live)
-			return live, r.Changes, nil
+			return live, r, nil
 		}
 		if ctx.Err() != nil {
-			return nil, 0, nil
+			return nil, Renewal{}, nil
 		}
 		if isPermanent(err) {
-			return nil, 0, err
+			return nil, Renewal{}, err
 		}
 		k.record(err, func(*KeeperStats) {})
 		k.log.Warn("session could not be started; trying again", "err", err)
 		if !Sleep(ctx, k.cfg.Clock, retry.Next()) {
-			return nil, 0, nil
+			return nil, Renewal{}, nil
 		}
 	}
 }
 
 // renewUntilEnd renews until the session ends, or ctx has ended and nothing is bound.
-func (k *Keeper) renewUntilEnd(ctx context.Context, live *ActiveSession, changes int64) error {
+func (k *Keeper) renewUntilEnd(ctx context.Context, live *ActiveSession, last Renewal) error {
 	clock, timing := k.cfg.Clock, k.cfg.Timing
 	running := context.WithoutCancel(ctx) // renewals continue while bound work stops
 	next, retry := clock.Now()+timing.Interval, k.retry()
@@ -243,8 +243,8 @@ func (k *Keeper) renewUntilEnd(ctx context.Context, live *ActiveSession, changes
 			live.extend(NewTrust(sent, timing))
 			// From when it was sent, so that slow answers do not stretch the interval.
 			next = sent + timing.Interval
+			last = k.passOn(r, last, retry.Failures() > 0)
 			retry.Reset()
-			changes = k.passOn(r, changes)
 			k.record(nil, func(st *KeeperStats) { st.Renewals++; st.Latency = clock.Now() - sent })
 		case errors.Is(err, ErrLapsed):
 			// Never renewed again, whatever the store's clock says later: the leases may
@@ -264,17 +264,22 @@ func (k *Keeper) renewUntilEnd(ctx context.Context, live *ActiveSession, changes
 	}
 }
 
-// passOn tells the waiters of this process what a renewal has brought, and returns its count of changes. The renewal is the
-// poll: a changed count stands in for a notification that was lost.
-func (k *Keeper) passOn(r Renewal, before int64) int64 {
+// passOn tells the waiters and holders of this process what a renewal has brought since the last one, and returns what to compare
+// the next with. The renewal is the poll: a changed count stands in for a notification that was lost.
+func (k *Keeper) passOn(r, last Renewal, failed bool) Renewal {
 	if len(r.Waits) > 0 {
 		k.notifier.show(observation{r.Waits, k.cfg.Clock.Now()})
 	}
-	if r.Changes == before || r.Changes == 0 {
-		return before
+	changed := r.Changes != last.Changes && r.Changes != 0
+	if !changed {
+		r.Changes = last.Changes
 	}
-	k.notifier.Wake(Change{})
-	return r.Changes
+	// After a failure another copy of the store may answer, and one that counts less is another: the last acquisitions may be
+	// missing there, so that another instance can acquire the same leases, and no count of changes shows that. Holders read theirs.
+	if changed || failed || r.Seq <= last.Seq {
+		k.notifier.Wake(Change{})
+	}
+	return r
 }
 
 // stopSession ends the session. Trust ends first: Valid returns false here before a
