@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http/httptest"
 	"strings"
@@ -325,6 +326,50 @@ func TestWait(t *testing.T) {
 			t.Errorf("released after 2 s, had after %v", took)
 		}
 		stop()
+	})
+}
+
+// deafStore is a store behind a pooler: no notifications, and renewals that show no changes.
+type deafStore struct{ *memory.Store }
+
+func (deafStore) Watch(context.Context, func(lease.Change)) error { return errors.ErrUnsupported }
+
+func (s deafStore) RenewSession(ctx context.Context, id string) (lease.Renewal, error) {
+	r, err := s.Store.RenewSession(ctx, id)
+	r.Changes = 0
+	return r, err
+}
+
+// TestWaitWithoutNotifications: what waits learns of a release from the server's poll of the history.
+func TestWaitWithoutNotifications(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &rig{t: t, store: memory.New(nil)}
+		g.s = start(t, Config{
+			Store: deafStore{g.store}, Clock: bubbleClock{time.Now().Add(-time.Hour)},
+			Jitter: func(d time.Duration) time.Duration { return d / 2 },
+		})
+		one, two := g.session("one"), g.session("two")
+		defer g.renewals(two)()
+		defer g.renewals(one)()
+		for i := range 10 {
+			var l apitype.Lease
+			a := g.put(one)
+			a.want(200, "")
+			a.into(&l)
+			released := make(chan time.Time, 1)
+			go func() {
+				time.Sleep(2*timeout + time.Duration(i)*interval/10)
+				released <- time.Now()
+				g.do("DELETE", "/v1/leases/role/billing", fmt.Sprintf(`{"session":%q,"term":%d}`, one, l.Term)).want(204, "")
+			}()
+			a = send(t, g.s, request(t.Context(), "PUT", "/v1/leases/role/billing?wait=60s", `{"session":"`+two+`"}`))
+			a.want(200, "")
+			a.into(&l)
+			if took := time.Since(<-released); took > 2*interval {
+				t.Errorf("had %v after the release", took)
+			}
+			g.do("DELETE", "/v1/leases/role/billing", fmt.Sprintf(`{"session":%q,"term":%d}`, two, l.Term)).want(204, "")
+		}
 	})
 }
 

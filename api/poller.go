@@ -60,6 +60,9 @@ func (b *poller) run(ctx context.Context) {
 		started := time.Now()
 		shards := b.s.shards.changed()
 		b.poll(ctx)
+		for b.s.notifier.IsDeaf() && len(sub.C()) > 0 {
+			<-sub.C() // the poll's own
+		}
 		if first {
 			close(b.polled)
 		}
@@ -76,6 +79,9 @@ func (b *poller) poll(ctx context.Context) {
 	started := time.Now()
 	events, err := b.newEvents(ctx)
 	b.recordResult(err, time.Since(started))
+	if b.s.notifier.IsDeaf() {
+		b.wakeWaiters(events)
+	}
 	for _, e := range events {
 		m, err := newHistoryEvent(e)
 		if err != nil {
@@ -100,6 +106,15 @@ func (b *poller) poll(ctx context.Context) {
 		return
 	}
 	b.s.stream.publish(m)
+}
+
+// wakeWaiters stands in for a store's notifications: a request that waits for a lease would notice its release only when it reads
+// next, after up to T.
+func (b *poller) wakeWaiters(events []history.Event) {
+	for _, e := range events {
+		// No successor is named: one that it is reserved for may ask at once, too, and the store refuses the others.
+		b.s.notifier.Wake(lease.Change{Lease: lease.ID{Space: e.Part, Key: e.Subject}, Term: e.Term, Free: e.From != "" && e.To == ""})
+	}
 }
 
 // newEvents returns the events since the last call. The first call returns none: earlier events are in the history, where

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/understudy-ha/understudy/internal/backoff"
@@ -19,6 +20,7 @@ type Notifier struct {
 	few   FewWatcher // the store, if it is one
 	clock Clock
 	log   *slog.Logger
+	deaf  atomic.Bool // see IsDeaf
 
 	mu      sync.Mutex
 	subs    map[*Subscription]struct{}
@@ -75,6 +77,7 @@ func (n *Notifier) Run(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil || err == nil:
 		case errors.Is(err, errors.ErrUnsupported):
+			n.deaf.Store(true)
 			Sleep(ctx, n.clock, UnsupportedRetry)
 		case errors.Is(err, ErrCrowded):
 			n.awaitUrgency(ctx)
@@ -115,11 +118,19 @@ func (n *Notifier) watch(ctx context.Context, least Demand) error {
 		}
 	}()
 	defer func() { cancel(); <-over }()
-	if least == WatchIfFew {
-		return n.few.WatchIfFew(ctx, n.Wake)
+	wake := func(c Change) {
+		n.deaf.Store(false)
+		n.Wake(c)
 	}
-	return n.store.Watch(ctx, n.Wake)
+	if least == WatchIfFew {
+		return n.few.WatchIfFew(ctx, wake)
+	}
+	return n.store.Watch(ctx, wake)
 }
+
+// IsDeaf reports that the store has no notifications, as behind a pooler. Whoever learns of changes otherwise passes them to
+// [Notifier.Wake] then; of a store that has them, that would only make waiters read again.
+func (n *Notifier) IsDeaf() bool { return n.deaf.Load() }
 
 // awaitUrgency waits for a subscription that asks for more than the last watch gave, or long enough to try that again.
 func (n *Notifier) awaitUrgency(ctx context.Context) {
