@@ -46,9 +46,16 @@ leave() { # the command first, then the role
   stop
   [ -z "$session" ] || ask DELETE "/v1/sessions/$session"
 }
+quit() {
+  leave
+  exit 143
+}
+# say prints a line without waiting for whoever reads it.
+say() { echo "$*" & }
 
 child='' session=''
-trap 'leave; exit 143' TERM INT
+trap quit TERM INT HUP
+trap : PIPE # its readers may go, it may not; nor is it ignored, which the command would inherit
 
 while :; do
   until start; do sleep 1; done
@@ -69,9 +76,13 @@ while :; do
     continue
   fi
 
-  echo "$name is primary of $role, term $term"
+  say "$name is primary of $role, term $term"
+  ended=''
+  trap 'ended=1' TERM INT HUP # until it is known what to stop
   UNDERSTUDY_TERM=$term "$@" &
   child=$!
+  trap quit TERM INT HUP
+  [ -z "$ended" ] || quit
   while alive && trusted; do
     renew
     sleep 1
@@ -83,7 +94,7 @@ while :; do
     leave
     exit "$code"
   fi
-  echo "$name cannot be sure of $role any more"
   leave
+  say "$name cannot be sure of $role any more"
   child='' session=''
 done
