@@ -31,6 +31,9 @@ func TestQueueInterleavings(t *testing.T) {
 		{"a take waits for no begin and never wins over it", beginUnderWay, "claim_lapsed_keys", "FOR NO KEY UPDATE SKIP LOCKED", ""},
 		{"a take that saw no step looks again", stepSeenLate, "claim_lapsed_keys", "WHERE coalesce(x.step_ends_at <= t, true)", ""},
 		{"a take beside a renewal under way", takeBesideRenewal, "claim_lapsed_keys", "FOR SHARE SKIP LOCKED", ""},
+		{"a take whose commit outlasts its session is found", takeOutlastsSession, "claim_keys", "PERFORM " + postgres.InSQL("{{rules}}.keep_member"), "PERFORM concat"},
+		{"… also by a join that looked before the commit", joinLooksBeforeTake, "join_space",
+			postgres.InSQL("AND NOT EXISTS (SELECT FROM {{schema}}.claim c WHERE c.session = x.session AND c.session <> '' AND c.space = p_space)"), ""},
 		{"the order is that of the commits", commitOrder, "number_batches", "FOR NO KEY UPDATE", ""},
 		{"an idle mark beside an enqueuer", idleBesideEnqueue, "mark_idle", "FOR NO KEY UPDATE SKIP LOCKED", ""},
 		{"who falls asleep sees what is being committed", asleepBesideEnqueue, "number_batches", "pg_advisory_xact_lock_shared", "concat"},
@@ -176,6 +179,85 @@ func takeBesideRenewal(t *testing.T, url string) error {
 		return errors.New("a key was taken from a session that was being renewed")
 	}
 	return nil
+}
+
+// takeUncommitted has a session that has joined, and holds nothing, take a key in a transaction that is left open, and lapse.
+func takeUncommitted(t *testing.T, url string, s *postgres.Store) (a lease.Session, key string, tx pgx.Tx) {
+	t.Helper()
+	key = "k-" + lease.NewID()
+	tx = begin(t, connect(t, url))
+	enqueue(t, tx, key, key)
+	commit(t, tx)
+	a = start(t, s, "a", time.Hour)
+	if _, err := s.Claims().Join(t.Context(), claim.Member{Space: dispatch.Space(work), Session: a.ID}); err != nil {
+		t.Fatal(err)
+	}
+	tx = begin(t, connect(t, url))
+	var got string
+	sql := postgres.InSQL("SELECT key FROM {{rules}}.claim_keys($1, $2, 10, 10, 0, NULL, 10000) WHERE key IS NOT NULL")
+	if err := tx.QueryRow(t.Context(), sql, dispatch.Space(work), a.ID).Scan(&got); err != nil || got != key {
+		t.Fatalf("taken %q, %v", got, err)
+	}
+	step(t, url, 40*time.Minute)
+	gone(t, url, s, a.ID)
+	return a, key, tx
+}
+
+// isFound is an error if a key, whose holder has lapsed, is not found by the next one.
+func isFound(t *testing.T, s *postgres.Store, session, key string) error {
+	t.Helper()
+	got := takeKeys(t, s, session)
+	if !slices.ContainsFunc(got, func(n claim.Claim) bool { return n.Key == key }) {
+		return fmt.Errorf("a lapsed session keeps its key: taken %+v", got)
+	}
+	for _, c := range got { // so that the next round has none
+		if _, err := deliver(t, s, session, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeOutlastsSession: another joins before the commit of a take, and its session is dead by then.
+func takeOutlastsSession(t *testing.T, url string) error {
+	s := open(t, url)
+	_, key, tx := takeUncommitted(t, url, s)
+	next := start(t, s, "b", 24*time.Hour)
+	if err := waitsForNobody(t, url, func(ctx context.Context) error {
+		_, err := s.Claims().Join(ctx, claim.Member{Space: dispatch.Space(work), Session: next.ID})
+		return err
+	}); err != nil {
+		return fmt.Errorf("a join beside a take: %w", err)
+	}
+	commit(t, tx)
+	return isFound(t, s, next.ID, key)
+}
+
+// joinLooksBeforeTake: the snapshot of a join is from before the commit of the take, and its locks are from after it.
+func joinLooksBeforeTake(t *testing.T, url string) error {
+	s := open(t, url)
+	a, key, tx := takeUncommitted(t, url, s)
+	next := start(t, s, "b", 24*time.Hour)
+	exec(t, url, fmt.Sprintf(postgres.InSQL(`CREATE OR REPLACE FUNCTION {{rules}}.is_alive(p_session text, t timestamptz) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+		BEGIN
+			IF p_session = '%s' THEN PERFORM pg_advisory_xact_lock_shared(7); END IF;
+			RETURN EXISTS (SELECT FROM {{schema}}.session s WHERE s.id = p_session AND NOT s.ended AND s.deadline > t);
+		END $$`), a.ID))
+	closed := begin(t, connect(t, url))
+	if _, err := closed.Exec(t.Context(), "SELECT pg_advisory_xact_lock(7)"); err != nil {
+		t.Fatal(err)
+	}
+	joined := later(func() error {
+		_, err := s.Claims().Join(amply(t), claim.Member{Space: dispatch.Space(work), Session: next.ID})
+		return err
+	})
+	waiting(t, url, 1)
+	commit(t, tx)
+	commit(t, closed)
+	if err := <-joined; err != nil {
+		return err
+	}
+	return isFound(t, s, next.ID, key)
 }
 
 // commitOrder: who enqueued first commits last. Nothing is delivered out of that

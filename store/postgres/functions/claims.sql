@@ -13,6 +13,7 @@ CREATE FUNCTION {{rules}}.join_space(p_space text, p_session text, p_asleep bool
 DECLARE
     t timestamptz;
     m {{schema}}.member;
+    v_dead text[];
 BEGIN
     PERFORM {{rules}}.configure_key_statement(p_lock_timeout_ms);
     t := {{schema}}.clock();
@@ -30,12 +31,15 @@ BEGIN
             UPDATE {{schema}}.member x SET joined = true, asleep = p_asleep WHERE x.space = p_space AND x.session = p_session;
         END IF;
     END IF;
-    DELETE FROM {{schema}}.member x USING (
-        SELECT y.space, y.session FROM {{schema}}.member y
+    -- In two statements: the second sees what these had claimed by the time they were locked, and keep_member waits for the lock.
+    v_dead := ARRAY(SELECT y.session FROM {{schema}}.member y
          WHERE y.space = p_space AND NOT {{rules}}.is_alive(y.session, t)
            AND NOT EXISTS (SELECT FROM {{schema}}.claim c WHERE c.session = y.session AND c.session <> '' AND c.space = p_space)
-           FOR UPDATE SKIP LOCKED) gone
-     WHERE x.space = gone.space AND x.session = gone.session;
+           FOR UPDATE SKIP LOCKED);
+    IF v_dead <> '{}' THEN
+        DELETE FROM {{schema}}.member x WHERE x.space = p_space AND x.session = ANY (v_dead)
+           AND NOT EXISTS (SELECT FROM {{schema}}.claim c WHERE c.session = x.session AND c.session <> '' AND c.space = p_space);
+    END IF;
     free := {{rules}}.has_free_key(p_space, p_from, t);
     due := EXISTS (SELECT FROM {{schema}}.scheduled s WHERE s.queue = {{rules}}.queue_of(p_space) AND s.not_before <= t);
     SELECT count(*), coalesce(sum(x.n) FILTER (WHERE x.session = p_session), 0), coalesce(sum(x.n), 0), coalesce(min(x.n), 0)
@@ -115,10 +119,22 @@ BEGIN
       FROM unnest(v_tids) x (tid) WHERE c.ctid = x.tid
     RETURNING c.key, c.term, c.interrupted, NULL::timestamptz;
     PERFORM {{rules}}.scan_by_ctid_only(false);
-    IF (v_tids <> '{}' OR v_found > 0) AND NOT EXISTS (SELECT FROM {{schema}}.member m WHERE m.space = p_space AND m.session = p_session) THEN
-        INSERT INTO {{schema}}.member (space, session, joined) VALUES (p_space, p_session, false) ON CONFLICT DO NOTHING;
+    IF v_tids <> '{}' OR v_found > 0 THEN
+        PERFORM {{rules}}.keep_member(p_space, p_session);
     END IF;
     RETURN QUERY SELECT NULL::text, 0::bigint, false, t;
+END $$;
+
+-- Keeps the row by which the claims of a session are found when it lapses: until they are committed, join_space sees that it holds
+-- nothing, and would delete the row once it has lapsed. Who waits here has locked claims; who has locked a member waits for none.
+CREATE FUNCTION {{rules}}.keep_member(p_space text, p_session text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    LOOP -- once, unless the row is made or deleted at this moment
+        PERFORM FROM {{schema}}.member m WHERE m.space = p_space AND m.session = p_session FOR KEY SHARE;
+        EXIT WHEN FOUND;
+        INSERT INTO {{schema}}.member (space, session, joined) VALUES (p_space, p_session, false) ON CONFLICT DO NOTHING;
+        EXIT WHEN FOUND;
+    END LOOP;
 END $$;
 
 -- Claims keys of one lapsed session.
