@@ -311,7 +311,7 @@ func (r run) execute(effects []effect) {
 	for _, e := range effects {
 		switch {
 		case e.send != nil:
-			d.sendTasks <- sendTask{slot: e.send, a: e.send.assignment}
+			d.sendTasks <- sendTask{slot: e.send, a: e.send.assignment, by: d.m.sendDeadline(e.send)}
 		case e.poll != nil:
 			as := make([]Assignment, len(e.poll))
 			for i, s := range e.poll {

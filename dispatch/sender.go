@@ -11,6 +11,7 @@ import (
 type sendTask struct {
 	slot *slot
 	a    Assignment
+	by   time.Duration // the last moment at which it may be sent
 }
 
 // runSender submits messages, one after the other.
@@ -28,8 +29,12 @@ func (d *Dispatcher) runSender(ctx context.Context) {
 				}
 			}
 		case task := <-d.sendTasks:
-			a, answer, took := d.submit(ctx, task.a)
+			a, answer, took, sent := d.submit(ctx, task)
 			d.events <- func(now time.Duration) {
+				if !sent {
+					d.m.recordUnsent(task.slot, unsentInTime)
+					return
+				}
 				if !d.m.stopping {
 					d.report.answered(a, answer)
 				}
@@ -41,20 +46,37 @@ func (d *Dispatcher) runSender(ctx context.Context) {
 
 // submit sends a message; one whose outcome is unknown only after the target was
 // asked for it, or if sending again is safe. Query and submission share one
-// deadline.
-func (d *Dispatcher) submit(ctx context.Context, a Assignment) (Assignment, Answer, time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, d.cfg.SubmitTimeout)
-	defer cancel()
+// deadline. It sends nothing if this process was paused for too long before it could.
+func (d *Dispatcher) submit(ctx context.Context, task sendTask) (a Assignment, answer Answer, took time.Duration, sent bool) {
+	a = task.a
 	began := d.clock.Now()
-	var answer Answer
+	if began > task.by {
+		return a, answer, 0, false
+	}
+	deadline := began + d.cfg.SubmitTimeout
 	if d.m.rule.queriesFirst(a) {
-		answer = d.queryStatus(ctx, []Assignment{a})[0]
+		query, cancel, _ := d.contextUntil(ctx, deadline)
+		answer = d.queryStatus(query, []Assignment{a})[0]
+		cancel()
 	}
 	a, answer, send := d.m.rule.beforeSend(a, answer)
 	if send {
-		answer = d.recoverPanic(func() Answer { return d.cfg.Target.Submit(ctx, a) })
+		submission, cancel, left := d.contextUntil(ctx, deadline)
+		defer cancel()
+		if left <= 0 {
+			return a, answer, 0, false
+		}
+		answer = d.recoverPanic(func() Answer { return d.cfg.Target.Submit(submission, a) })
 	}
-	return a, answer, d.clock.Now() - began
+	return a, answer, d.clock.Now() - began, true
+}
+
+// contextUntil returns a context that ends at a reading of the clock, and how long that is from now.
+func (d *Dispatcher) contextUntil(ctx context.Context, end time.Duration) (_ context.Context, cancel func(), left time.Duration) {
+	at := time.Now() // before the reading: a pause between the two ends the context early, never late
+	left = end - d.clock.Now()
+	ctx, cancel = context.WithDeadline(ctx, at.Add(left))
+	return ctx, cancel, left
 }
 
 // queryStatus returns one answer for each, even if the target returns fewer or panics.

@@ -20,7 +20,7 @@ func (m *machine) startSends(now time.Duration, out []effect) []effect {
 		case now > m.sendDeadline(s):
 			// This process was paused since the start. A submission could end after the
 			// second window, when another instance may have the key.
-			m.recordUnsent(s, "it was not sent in time after its start")
+			m.recordUnsent(s, unsentInTime)
 		default:
 			m.setPhase(s, sending)
 			out = append(out, effect{send: s})
@@ -30,8 +30,11 @@ func (m *machine) startSends(now time.Duration, out []effect) []effect {
 	return out
 }
 
-// sendDeadline is the last moment at which a started message may be sent: its deadline
-// must pass within the second window, which counts from the start.
+// unsentInTime is why a started message was not sent: this process was paused, or its senders were busy.
+const unsentInTime = "it was not sent in time after its start"
+
+// sendDeadline is the last moment at which a started message may be sent, also by a sender that was paused since: its
+// deadline must pass within the second window, which counts from the start.
 func (m *machine) sendDeadline(s *slot) time.Duration {
 	return s.stepSent + m.window - m.cfg.SubmitTimeout
 }
