@@ -188,7 +188,7 @@ func (w *Webhook) Submit(ctx context.Context, a dispatch.Assignment) dispatch.An
 		to = w.cfg.At(to, a)
 	}
 	r := w.client.do(ctx, w.cfg.Method, to, header, a.Payload, maxAnswer)
-	return w.classify(r, a.Attempt, time.Now())
+	return w.classify(r, a.Attempt > 1 || a.Retried, time.Now())
 }
 
 func (w *Webhook) header(a dispatch.Assignment) http.Header {

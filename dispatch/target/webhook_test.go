@@ -114,6 +114,16 @@ hello`, "\n", "\r\n")
 	}
 }
 
+// TestWebhookConflictAfterRetry: what an operator has sent again may be what a receiver's 409 is about.
+func TestWebhookConflictAfterRetry(t *testing.T) {
+	at := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusConflict) })
+	a := assignment("k", "i", "p")
+	a.Attempt, a.Retried = 1, true
+	if got := webhook(t, target.WebhookConfig{HTTPConfig: target.HTTPConfig{URL: at}}).Submit(deadline(t, time.Minute), a); got.Outcome != dispatch.Uncertain {
+		t.Errorf("got %+v", got)
+	}
+}
+
 func TestWebhookTable(t *testing.T) {
 	in := func(d time.Duration) string { return time.Now().Add(d).UTC().Format(http.TimeFormat) }
 	type row struct {

@@ -14,8 +14,9 @@ import (
 	"github.com/understudy-ha/understudy/internal/untrusted"
 )
 
-// classify reads the answer to a submission, by the table in docs/targets.md.
-func (w *Webhook) classify(r reply, attempt int, now time.Time) dispatch.Answer {
+// classify reads the answer to a submission, by the table in docs/targets.md. resent: the receiver may have the message from
+// an earlier attempt. (A retry by an operator counts attempts from 1 again.)
+func (w *Webhook) classify(r reply, resent bool, now time.Time) dispatch.Answer {
 	if a, ok := r.broken(); ok {
 		return a
 	}
@@ -31,7 +32,7 @@ func (w *Webhook) classify(r reply, attempt int, now time.Time) dispatch.Answer 
 	case r.status >= 300 && r.status < 400:
 		return redirected(a, r)
 	}
-	a.Outcome, a.Detail = webhookOutcome(r, attempt, hasAfter), errorText(r)
+	a.Outcome, a.Detail = webhookOutcome(r, resent, hasAfter), errorText(r)
 	a.RequestEnded = requestEnded(r.status)
 	a.Permanent = isPermanent(r.status)
 	return a
@@ -56,14 +57,14 @@ func redirected(a dispatch.Answer, r reply) dispatch.Answer {
 	return a
 }
 
-func webhookOutcome(r reply, attempt int, hasAfter bool) dispatch.Outcome {
+func webhookOutcome(r reply, resent, hasAfter bool) dispatch.Outcome {
 	switch r.status {
 	case http.StatusConflict, http.StatusPreconditionFailed:
 		_, err := strconv.ParseInt(r.header.Get(HeaderTerm), 10, 64)
 		switch {
 		case err == nil:
 			return dispatch.Busy
-		case r.status == http.StatusConflict && (attempt > 1 || hasAfter):
+		case r.status == http.StatusConflict && (resent || hasAfter):
 			return dispatch.Uncertain
 		}
 	case http.StatusServiceUnavailable:
