@@ -43,7 +43,8 @@ func TestQueueInterleavings(t *testing.T) {
 		{"a queue that is removed gets no message", removalBesideEnqueue(false), "number_batches", "pg_advisory_xact_lock_shared", "concat"},
 		{"… nor for a key that it had", removalBesideEnqueue(true), "remove_queue", postgres.InSQL("DELETE FROM {{schema}}.tail e WHERE e.queue = p_queue;"), ""},
 		{"… nor loses one that is being committed", removalBesideCommit, "remove_queue", "ORDER BY e.key FOR UPDATE", ""},
-		{"what is due does not wait for an open transaction", dueBesideEnqueue, "enqueue_due", "WHEN lock_not_available", "WHEN division_by_zero"},
+		{"what is due does not wait for an open transaction", dueBesideEnqueue(false), "enqueue_due", "WHEN lock_not_available", "WHEN division_by_zero"},
+		{"… that has numbered its message", dueBesideEnqueue(true), "enqueue_due", postgres.InSQL("SET CONSTRAINTS {{schema}}.number_batches IMMEDIATE;"), ""},
 		{"numbers are kept when all batches are pruned", pruneKeepsNumbers, "prune_key", "IF e.last < v_last THEN", "IF false THEN"},
 	})
 }
@@ -563,42 +564,53 @@ func oldSnapshot(t *testing.T, url string) error {
 	return nil
 }
 
-// dueBesideEnqueue: a transaction has enqueued the ID of a message that is due, and stays open. What is due for other keys does
-// not wait for it; its own key keeps its order.
-func dueBesideEnqueue(t *testing.T, url string) error {
-	s, conn := open(t, url), connect(t, url)
-	var now time.Time
-	if err := conn.QueryRow(t.Context(), "SELECT understudy.clock()").Scan(&now); err != nil {
-		t.Fatal(err)
-	}
-	held, other := "k-"+lease.NewID(), "k-"+lease.NewID()
-	ids := []string{lease.NewID(), lease.NewID(), lease.NewID()}
-	messages := make([]dispatch.Message, len(ids))
-	for i, key := range []string{held, held, other} {
-		messages[i] = dispatch.Message{Queue: work, Key: key, ID: ids[i], NotBefore: now.Add(time.Hour + time.Duration(i)*time.Second)}
-	}
-	if _, err := s.QueueAdmin().Add(t.Context(), messages); err != nil {
-		t.Fatal(err)
-	}
-	user := begin(t, conn)
-	enqueue(t, user, held, ids[0])
-	step(t, url, 2*time.Hour)
-	if n, err := s.Queue().EnqueueDue(t.Context(), work, 10); err != nil || n != 1 {
-		return fmt.Errorf("EnqueueDue = %d, %w, beside an open transaction", n, err)
-	}
-	if n, err := s.Queue().EnqueueDue(t.Context(), work, 10); n != 0 || !errors.Is(err, lease.ErrUnavailable) || !strings.Contains(err.Error(), held) {
-		return fmt.Errorf("EnqueueDue = %d, %w, where all that is due is held", n, err)
-	}
-	commit(t, user)
-	if n, err := s.Queue().EnqueueDue(t.Context(), work, 10); err != nil || n != 2 {
-		return fmt.Errorf("EnqueueDue = %d, %w, then", n, err)
-	}
-	for i, seq := range []int64{1, 2, 1} {
-		if r, err := s.QueueAdmin().Message(t.Context(), work, ids[i]); err != nil || r.State != dispatch.Queued || r.Seq != seq {
-			return fmt.Errorf("message %d is %s with number %d, %w", i, r.State, r.Seq, err)
+// dueBesideEnqueue: a transaction has enqueued the ID of a message that is due, or has a number in its key, and stays open. What is
+// due for other keys does not wait for it; its own key keeps its order.
+func dueBesideEnqueue(numbered bool) func(t *testing.T, url string) error {
+	return func(t *testing.T, url string) error {
+		s, conn := open(t, url), connect(t, url)
+		var now time.Time
+		if err := conn.QueryRow(t.Context(), "SELECT understudy.clock()").Scan(&now); err != nil {
+			t.Fatal(err)
 		}
+		held, other := "k-"+lease.NewID(), "k-"+lease.NewID()
+		ids := []string{lease.NewID(), lease.NewID(), lease.NewID()}
+		messages := make([]dispatch.Message, len(ids))
+		for i, key := range []string{held, held, other} {
+			messages[i] = dispatch.Message{Queue: work, Key: key, ID: ids[i], NotBefore: now.Add(time.Hour + time.Duration(i)*time.Second)}
+		}
+		if _, err := s.QueueAdmin().Add(t.Context(), messages); err != nil {
+			t.Fatal(err)
+		}
+		user := begin(t, conn)
+		seqs := []int64{1, 2, 1}
+		if numbered {
+			enqueue(t, user, held, lease.NewID())
+			if _, err := user.Exec(t.Context(), "SET CONSTRAINTS ALL IMMEDIATE"); err != nil {
+				t.Fatal(err)
+			}
+			seqs = []int64{2, 3, 1}
+		} else {
+			enqueue(t, user, held, ids[0])
+		}
+		step(t, url, 2*time.Hour)
+		if n, err := s.Queue().EnqueueDue(t.Context(), work, 10); err != nil || n != 1 {
+			return fmt.Errorf("EnqueueDue = %d, %w, beside an open transaction", n, err)
+		}
+		if n, err := s.Queue().EnqueueDue(t.Context(), work, 10); n != 0 || !errors.Is(err, lease.ErrUnavailable) || !strings.Contains(err.Error(), held) {
+			return fmt.Errorf("EnqueueDue = %d, %w, where all that is due is held", n, err)
+		}
+		commit(t, user)
+		if n, err := s.Queue().EnqueueDue(t.Context(), work, 10); err != nil || n != 2 {
+			return fmt.Errorf("EnqueueDue = %d, %w, then", n, err)
+		}
+		for i, seq := range seqs {
+			if r, err := s.QueueAdmin().Message(t.Context(), work, ids[i]); err != nil || r.State != dispatch.Queued || r.Seq != seq {
+				return fmt.Errorf("message %d is %s with number %d, %w", i, r.State, r.Seq, err)
+			}
+		}
+		return nil
 	}
-	return nil
 }
 
 func pruneKeepsNumbers(t *testing.T, url string) error {

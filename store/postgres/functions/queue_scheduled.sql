@@ -1,8 +1,9 @@
 -- Scheduled messages: they are in no key until their time.
 
 -- Puts messages into their keys that are due, those first whose time came first; the trigger number_batches gives them
--- their numbers at the commit. One caller at a time: the next one would commit what comes later before what comes sooner.
--- A transaction that has enqueued the id of one of them is not waited for: it may stay open for long.
+-- their numbers, here and not at the commit, where nobody could leave out a key. One caller at a time: the next one would commit
+-- what comes later before what comes sooner. A transaction that has enqueued the id of one of them, or has locked the tail of its
+-- key, is not waited for: it may stay open for long.
 CREATE FUNCTION {{rules}}.enqueue_due(p_queue text, p_limit bigint, p_lock_timeout_ms bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     t timestamptz;
@@ -26,40 +27,51 @@ BEGIN
     PERFORM set_config('lock_timeout', '20', true); -- of most, the commit is under way
     BEGIN
         v_joined := {{rules}}.move_to_keys(v_ns, NULL, NULL);
+        SET CONSTRAINTS {{schema}}.number_batches IMMEDIATE;
     EXCEPTION WHEN lock_not_available THEN
         v_joined := {{rules}}.enqueue_due_singly(p_queue, t, p_limit);
     END;
-    PERFORM {{rules}}.configure_statement(p_lock_timeout_ms); -- the commit waits for others that enqueue to these keys
+    PERFORM {{rules}}.configure_statement(p_lock_timeout_ms);
     RETURN v_joined;
 END $$;
 
--- Does the same one by one, each in a subtransaction. A message that another transaction holds is left for the next call, and so
+-- Does the same one by one, each in a subtransaction. A message that another transaction holds up is left for the next call, and so
 -- are the later ones of its key. It fails if that leaves nothing: whoever waits for these messages is to hear why.
 CREATE FUNCTION {{rules}}.enqueue_due_singly(p_queue text, t timestamptz, p_limit bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     v_joined bigint := 0;
     v_bytes bigint := 0;
     v_left text[] := '{}'; -- keys
+    v_patient boolean := false;
     d record;
 BEGIN
     PERFORM set_config('lock_timeout', '5', true);
-    -- Those that have joined their keys are locked until the commit, and that is not to last.
+    -- Those that have joined their keys are locked until the commit, as are the tails of these, and that is not to last.
     WHILE v_joined < p_limit AND {{schema}}.clock() < t + interval '2 seconds' LOOP
         SELECT s.n, s.key, octet_length(s.payload) AS size INTO d FROM {{schema}}.scheduled s
          WHERE s.queue = p_queue AND s.not_before <= t AND s.key <> ALL (v_left) ORDER BY s.not_before, s.n LIMIT 1;
-        EXIT WHEN NOT FOUND OR v_joined > 0 AND v_bytes + d.size > 16777216;
+        IF NOT FOUND AND v_joined = 0 AND NOT v_patient AND v_left <> '{}' THEN
+            -- Where many enqueue to a key, the wait for its tail is never short. It holds nothing up now: nothing is locked.
+            v_patient := true;
+            v_left := v_left[4:];
+            PERFORM set_config('lock_timeout', '300', true);
+            CONTINUE;
+        END IF;
+        EXIT WHEN NOT FOUND OR v_joined > 0 AND (v_patient OR v_bytes + d.size > 16777216);
         BEGIN
-            v_joined := v_joined + {{rules}}.move_to_keys(ARRAY[d.n], NULL, NULL);
+            PERFORM {{rules}}.move_to_keys(ARRAY[d.n], NULL, NULL);
+            SET CONSTRAINTS {{schema}}.number_batches IMMEDIATE;
+            v_joined := v_joined + 1; -- last: an exception does not take it back
             v_bytes := v_bytes + d.size;
         EXCEPTION WHEN lock_not_available THEN
             v_left := v_left || d.key;
-            IF cardinality(v_left) = 20 THEN -- hardly commits under way: one transaction that holds them all, and there may be hundreds
+            IF cardinality(v_left) = 20 AND NOT v_patient THEN -- hardly commits under way: one transaction that holds them all, and there may be hundreds
                 PERFORM set_config('lock_timeout', '1', true);
             END IF;
         END;
     END LOOP;
     IF v_joined = 0 AND v_left <> '{}' THEN
-        RAISE EXCEPTION 'scheduled messages are due whose ids another transaction has enqueued and not committed, the first of key %', quote_literal(v_left[1])
+        RAISE EXCEPTION 'scheduled messages are due that other transactions hold up, which have enqueued their ids or to their keys and not committed, the first of key %', quote_literal(v_left[1])
             USING ERRCODE = 'lock_not_available';
     END IF;
     RETURN v_joined;
