@@ -58,6 +58,7 @@ func Run(t *testing.T, newHarness func(t *testing.T) *Harness) {
 		"turn/asked anew":                             testAnew,
 		"turn/many keys, and none":                    testMany,
 		"turn/what cannot be is refused":              testRefusedTurns,
+		"turn/large answers come in parts":            testLargePolls,
 		"turn/payloads are exact":                     testPayloads,
 		"turn/hostile text is only data":              testHostileText,
 		"result/under an old term":                    testOldTerm,

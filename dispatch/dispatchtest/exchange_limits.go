@@ -123,6 +123,45 @@ func testPayloads(b *bench) {
 	}
 }
 
+// testLargePolls: what is polled comes with its payload, too, and so in as many answers as it takes.
+func testLargePolls(b *bench) {
+	const keys = 4
+	s := b.session("a")
+	var names []string
+	for i := range keys {
+		key := fmt.Sprint("k", i)
+		names = append(names, key)
+		if _, err := b.Admin.Add(b.ctx, []dispatch.Message{{Queue: q, Key: key, ID: key, Payload: make([]byte, dispatch.MaxPayload)}}); err != nil {
+			b.Fatalf("Add: %v", err)
+		}
+	}
+	left := b.takes(s, names...)
+	for _, c := range left {
+		b.settles(s, result(b.begins(s, c), dispatch.Pending, dispatch.Hold))
+	}
+	polled := map[string]bool{}
+	for len(left) > 0 {
+		t := b.turn(s, nil, left...)
+		if len(t.Begun) == 0 || len(t.Begun) > 2 {
+			b.Fatalf("%d of %d messages of 16 MiB are in one answer", len(t.Begun), len(left))
+		}
+		for _, a := range t.Begun {
+			polled[a.Key] = a.Work == dispatch.Poll && len(a.Payload) == dispatch.MaxPayload
+			left = slices.DeleteFunc(left, func(c claim.Claim) bool { return c.Key == a.Key })
+		}
+		for _, c := range left {
+			if h := t.Holdings[c.Key]; h != dispatch.Ready && h != dispatch.InProgress {
+				b.Errorf("%s, which is not in the answer, is %q", c.Key, h)
+			}
+		}
+	}
+	for _, key := range names {
+		if !polled[key] {
+			b.Errorf("%s was not polled", key)
+		}
+	}
+}
+
 func testHostileText(b *bench) {
 	s := b.session("a")
 	for i, text := range claimtest.Hostile() {

@@ -17,7 +17,7 @@ type deliver struct{ m *Memory }
 
 func (d deliver) Exchange(ctx context.Context, t dispatch.Exchange) (out dispatch.ExchangeResult, err error) {
 	err = d.m.atomically(ctx, t.Queue, func(s step) error {
-		settled := map[string]bool{}
+		settled, room := map[string]bool{}, 2*dispatch.MaxPayload
 		for _, r := range t.Results {
 			ok, err := s.recordResult(t.Session, r)
 			if err != nil {
@@ -31,8 +31,12 @@ func (d deliver) Exchange(ctx context.Context, t dispatch.Exchange) (out dispatc
 			if k == nil || k.InStep && !t.Restart || !s.IsLive(t.Session) {
 				continue
 			}
+			if b := s.q.lines[c.Key].head(); b != nil && len(b.Payload) > room {
+				continue // an answer has a size; its turn comes with the next one
+			}
 			if a := s.startHead(k, t, settled[c.Key]); a != nil {
 				out.Begun = append(out.Begun, *a)
+				room -= len(a.Payload)
 			}
 		}
 		out.Holdings = map[string]dispatch.Holding{}

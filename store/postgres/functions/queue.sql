@@ -108,12 +108,9 @@ BEGIN
                 CONTINUE;
             END IF;
             v_changed := v_changed OR h_seq[i] > v_done[i] + 64;
-            IF h_state[i] IN ('pending', 'valid') THEN
+            IF h_state[i] IN ('pending', 'valid') AND (p_bterms[i] IS NULL OR NOT v_lives OR v_accepted[i]) THEN
                 v_holding[i] := 'held';
-                IF p_bterms[i] IS NOT NULL AND v_lives AND NOT v_accepted[i] THEN
-                    v_work[i] := 'poll';
-                END IF;
-            ELSIF h_step[i] AND NOT (p_restart AND p_bterms[i] IS NOT NULL) THEN
+            ELSIF h_state[i] NOT IN ('pending', 'valid') AND h_step[i] AND NOT (p_restart AND p_bterms[i] IS NOT NULL) THEN
                 v_holding[i] := 'held';
             ELSIF p_bterms[i] IS NULL OR NOT v_lives OR v_bytes > 0 AND v_bytes + h_size[i] > 33554432 THEN
                 v_holding[i] := 'ready'; -- more would be too much for one answer
@@ -121,6 +118,7 @@ BEGIN
                 v_bytes := v_bytes + h_size[i];
                 v_holding[i] := 'held';
                 v_work[i] := CASE
+                    WHEN h_state[i] IN ('pending', 'valid') THEN 'poll'
                     WHEN h_state[i] = 'unknown' OR v_interrupted[i] AND NOT v_accepted[i] THEN 'ask'
                     WHEN h_step[i] THEN 'resend'
                     ELSE 'send' END;
@@ -171,7 +169,7 @@ BEGIN
       FROM unnest(p_keys, v_accepted, v_holding, v_work, v_term, h_tid) x (key, accepted, holding, work, term, tid)
       LEFT JOIN LATERAL (SELECT b.* FROM {{schema}}.batch b WHERE b.ctid = x.tid OFFSET 0) b ON x.work = 'poll'
      WHERE x.work IS NULL OR x.work = 'poll';
-    IF v_bytes > 0 OR 'send' = ANY (v_work) OR 'ask' = ANY (v_work) OR 'resend' = ANY (v_work) THEN
+    IF 'send' = ANY (v_work) OR 'ask' = ANY (v_work) OR 'resend' = ANY (v_work) THEN
         RETURN QUERY SELECT b.key, NULL::boolean, 'held', CASE WHEN b.state = 'unknown' THEN 'ask' ELSE 'send' END, b.seq, b.term, b.attempts,
                 b.id, b.content_type, {{rules}}.nanoseconds(t - b.enqueued) / 1000, b.code, b.detail, b.link, b.payload, b.headers::text,
                 b.state <> 'unknown' AND coalesce(b.trail @? '$[*] ? (@.action starts with "retry")', false), 0::bigint
