@@ -172,13 +172,14 @@ func (m *machine) handleReceipt(now time.Duration, r unrecordedResult, accepted 
 	}
 	m.observed.Recorded[r.result.State]++
 	r.slot.state = r.result.State
+	m.setStuck(r.slot, 0) // any other result unblocks the key
 	switch r.result.After {
 	case RetryLater:
 		m.retries.add(now + r.result.Wait)
 	case Next, Block:
 		delete(m.losses, r.result.Key)
 	case Stuck:
-		r.slot.stuckAt = now
+		m.setStuck(r.slot, now)
 	}
 	if m.onRecorded != nil {
 		m.onRecorded(r.slot.assignment.ID, r.result)
@@ -187,6 +188,7 @@ func (m *machine) handleReceipt(now time.Duration, r unrecordedResult, accepted 
 
 func (m *machine) handleAssignment(now time.Duration, x *exchangeRequest, s *slot, a Assignment) {
 	s.assignment, s.stepSent, s.restart, s.state = a, x.sent, false, ""
+	m.setStuck(s, 0)
 	s.streak++
 	switch {
 	case a.Work != Poll:
@@ -194,7 +196,7 @@ func (m *machine) handleAssignment(now time.Duration, x *exchangeRequest, s *slo
 		m.toSend = append(m.toSend, s)
 	case m.rule.Semantics.HasStatus:
 		s.state = Pending
-		s.since, s.asked, s.stuckAt = now-a.Undecided, 1, 0 // not the first question
+		s.since, s.asked = now-a.Undecided, 1 // not the first question
 		m.schedulePoll(s, now)
 	default:
 		// Pending at an earlier target of this queue, and the present one cannot be

@@ -8,8 +8,11 @@ import (
 	"github.com/understudy-ha/understudy/claim"
 )
 
-// room is how many more keys may be claimed.
-func (m *machine) room() int { return min(claim.MaxKeys, m.cfg.MaxKeys-len(m.slots)) }
+// room is how many more keys may be claimed. Keys whose message is stuck only wait, perhaps for ever: up to as many of them as
+// others do not count, so that they do not keep others from being claimed.
+func (m *machine) room() int {
+	return min(claim.MaxKeys, m.cfg.MaxKeys-len(m.slots)+min(m.stuck, m.cfg.MaxKeys))
+}
 
 // shouldClaim reports whether to claim keys now.
 func (m *machine) shouldClaim(now time.Duration) bool {

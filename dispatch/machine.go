@@ -50,6 +50,7 @@ type machine struct {
 	foundNothing  bool // the last claim found nothing
 	asleep        bool // the store was told to wake this instance
 	counts        [phases]int
+	stuck         int           // slots whose message is stuck
 	fast          bool          // submissions are answered quickly
 	pollsInFlight int           // status queries in flight
 	pollAt        time.Duration // when the first of them is due
@@ -157,6 +158,9 @@ func newMachine(cfg Config) *machine {
 
 // setPhase puts a slot into another phase.
 func (m *machine) setPhase(s *slot, p phase) {
+	if p == gone {
+		m.setStuck(s, 0)
+	}
 	if s.phase != gone {
 		m.counts[s.phase]--
 	}
@@ -165,6 +169,19 @@ func (m *machine) setPhase(s *slot, p phase) {
 		return
 	}
 	delete(m.slots, s.ref)
+}
+
+// setStuck says since when it is recorded that the target does not decide; 0: it is not.
+func (m *machine) setStuck(s *slot, at time.Duration) {
+	switch {
+	case s.phase == gone:
+		return
+	case at > 0 && s.stuckAt == 0:
+		m.stuck++
+	case at == 0 && s.stuckAt > 0:
+		m.stuck--
+	}
+	s.stuckAt = at
 }
 
 func (m *machine) addSlot(s *slot) {

@@ -53,7 +53,7 @@ func (m *machine) handleAnswer(now time.Duration, s *slot, a Assignment, answer 
 	}
 	a.Link = cmp.Or(answer.Link, a.Link) // as in the store: the polls ask there
 	s.assignment = a
-	s.since, s.asked, s.stuckAt = now, 0, 0
+	s.since, s.asked = now, 0
 	r := m.rule.Classify(a, answer, m.cfg.Jitter())
 	if a.Work == Send && r.State == Unknown && r.After == RetryLater && !answer.RequestEnded && (!m.rule.Semantics.Deduplicates || m.rule.isLast(a)) {
 		// The target may still be executing it, until the deadline. Before that, "not

@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -197,6 +198,67 @@ func TestStuckWhileTheBlockedAreRead(t *testing.T) {
 			if s := d.Stats(); s.Pending != 1 {
 				t.Fatalf("%d messages are polled after %v", s.Pending, time.Since(began))
 			}
+		}
+	})
+}
+
+// TestStuckLeavesRoom: messages that are never decided do not keep an instance from the other keys.
+func TestStuckLeavesRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, g := newPlace(t), newLedger()
+		d := p.start("a", g, func(c *dispatch.Config) { c.MaxKeys, c.Admin = 2, p.store.QueueAdmin() })
+		p.add("a", 1)
+		p.add("b", 1)
+		time.Sleep(3 * time.Minute)
+		if keys := p.blockedKeys(); len(keys) != 2 {
+			t.Fatalf("blocked: %+v", keys)
+		}
+		g.says("c-0001", dispatch.Done)
+		p.add("c", 1)
+		time.Sleep(10 * time.Second)
+		if r := p.record("c-0001"); r.State != dispatch.Committed {
+			t.Errorf("beside two that are stuck: %+v", r)
+		}
+		p.add("d", 1)
+		p.add("e", 1)
+		p.add("f", 1)
+		time.Sleep(10 * time.Minute)
+		if n := d.Stats().Claimed; n != 4 {
+			t.Errorf("%d keys are claimed, of which 2 may be stuck beside 2 others", n)
+		}
+	})
+}
+
+// pagedAdmin has a page of other blocked keys before the real ones.
+type pagedAdmin struct{ dispatch.Admin }
+
+func (a pagedAdmin) Keys(ctx context.Context, q dispatch.KeyQuery) ([]dispatch.KeyRecord, error) {
+	if q.After != "" {
+		return a.Admin.Keys(ctx, q)
+	}
+	page := make([]dispatch.KeyRecord, dispatch.MaxPage)
+	for i := range page {
+		page[i].Key = fmt.Sprintf("a%04d", i)
+	}
+	return page, nil
+}
+
+// TestStuckAmongMany: more keys are blocked than fit into a page; what an operator has acted on is forgotten all the same, and
+// nothing else.
+func TestStuckAmongMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, g := newPlace(t), newLedger()
+		d := p.start("a", g, func(c *dispatch.Config) { c.Admin = pagedAdmin{p.store.QueueAdmin()} })
+		p.add("k", 1)
+		p.add("l", 1)
+		time.Sleep(5 * time.Minute)
+		if n := d.Stats().Pending; n != 2 {
+			t.Fatalf("%d messages are polled", n)
+		}
+		p.act(dispatch.Cancel, "k-0001")
+		time.Sleep(2 * time.Minute)
+		if n := d.Stats().Pending; n != 1 {
+			t.Errorf("%d messages are polled, of one", n)
 		}
 	})
 }
