@@ -45,6 +45,7 @@ func TestQueueInterleavings(t *testing.T) {
 		{"… nor loses one that is being committed", removalBesideCommit, "remove_queue", "ORDER BY e.key FOR UPDATE", ""},
 		{"what is due does not wait for an open transaction", dueBesideEnqueue(false), "enqueue_due", "WHEN lock_not_available", "WHEN division_by_zero"},
 		{"… that has numbered its message", dueBesideEnqueue(true), "enqueue_due", postgres.InSQL("SET CONSTRAINTS {{schema}}.number_batches IMMEDIATE;"), ""},
+		{"a pruner waits for no retry", pruneBesideRetry, "prune_key", "x.ended < p_before FOR UPDATE SKIP LOCKED", "x.ended < p_before"},
 		{"numbers are kept when all batches are pruned", pruneKeepsNumbers, "prune_key", "IF e.last < v_last THEN", "IF false THEN"},
 	})
 }
@@ -611,6 +612,53 @@ func dueBesideEnqueue(numbered bool) func(t *testing.T, url string) error {
 		}
 		return nil
 	}
+}
+
+// pruneBesideRetry: a retry has locked an old dead letter, and not yet the end of its key.
+func pruneBesideRetry(t *testing.T, url string) error {
+	s, key := open(t, url), "k-"+lease.NewID()
+	add := begin(t, connect(t, url))
+	enqueue(t, add, key, key)
+	commit(t, add)
+	a := start(t, s, "a", 24*time.Hour)
+	c := takeKeys(t, s, a.ID)[0]
+	turn := dispatch.Exchange{Queue: work, Session: a.ID, Begin: []claim.Claim{c}, Window: time.Minute}
+	out, err := s.Queue().Exchange(t.Context(), turn)
+	if err != nil || len(out.Begun) != 1 {
+		return fmt.Errorf("begin: %+v, %w", out, err)
+	}
+	turn.Begin, turn.Results = nil, []dispatch.Result{{Key: key, Term: c.Term, Seq: out.Begun[0].Seq, State: dispatch.Failed, After: dispatch.Next, Attempt: 1}}
+	if _, err := s.Queue().Exchange(t.Context(), turn); err != nil {
+		return err
+	}
+	step(t, url, time.Hour)
+	counts := func() dispatch.Overview {
+		all, err := s.QueueAdmin().Queues(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all[slices.IndexFunc(all, func(o dispatch.Overview) bool { return o.Queue == work })]
+	}
+	before := counts()
+	retry := begin(t, connect(t, url))
+	if _, err := retry.Exec(t.Context(), "SELECT FROM understudy.batch WHERE id = $1 FOR UPDATE", key); err != nil {
+		t.Fatal(err)
+	}
+	if err := waitsForNobody(t, url, func(ctx context.Context) error {
+		_, _, err := s.Queue().Prune(ctx, work, time.Minute, 100)
+		return err
+	}); err != nil {
+		return fmt.Errorf("a pruner beside a retry: %w", err)
+	}
+	var said string
+	if err := retry.QueryRow(t.Context(), postgres.InSQL("SELECT {{rules}}.apply_action($1, $2, 'retry', 'x', 10000)"), work, key).Scan(&said); err != nil || said != "done" {
+		return fmt.Errorf("the retry: %q, %w", said, err)
+	}
+	commit(t, retry)
+	if now := counts(); now.DeadLetters != before.DeadLetters-1 || now.Done != before.Done {
+		return fmt.Errorf("then %+v, and before %+v", now, before)
+	}
+	return isFound(t, s, a.ID, key)
 }
 
 func pruneKeepsNumbers(t *testing.T, url string) error {

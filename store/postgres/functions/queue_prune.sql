@@ -32,13 +32,13 @@ DECLARE
     v_tids tid[] := '{}';
     v_last bigint;
     v_deleted bigint;
-    v_dead bigint := 0;
+    v_dead bigint;
     v_term bigint;
     b record;
     e {{schema}}.tail;
 BEGIN
     -- Batches are over in their order, but for a few: what follows one that stays can wait.
-    FOR b IN SELECT x.ctid AS tid, x.id, x.seq, x.over, x.ended, x.state,
+    FOR b IN SELECT x.ctid AS tid, x.id, x.seq, x.over, x.ended,
             EXISTS (SELECT FROM {{schema}}.scheduled s WHERE s.id = x.id AND s.queue = x.queue OFFSET 0) AS scheduled FROM {{schema}}.batch x
         WHERE x.queue = p_queue AND x.key = p_key AND x.seq > 0 ORDER BY x.seq LIMIT p_limit
     LOOP
@@ -53,7 +53,6 @@ BEGIN
         END IF;
         v_tids := v_tids || b.tid;
         v_last := b.seq;
-        v_dead := v_dead + (b.state IN ('invalid', 'failed'))::int;
     END LOOP;
     IF v_tids = '{}' THEN
         RETURN 0;
@@ -62,8 +61,15 @@ BEGIN
     IF NOT FOUND THEN
         RETURN 0;
     END IF;
+    -- Who retries a dead letter locks it before the tail: it is not waited for, and what it has changed meanwhile stays.
+    SELECT array_agg(l.tid), count(*) FILTER (WHERE l.state IN ('invalid', 'failed')) INTO v_tids, v_dead
+      FROM unnest(v_tids) k (tid), LATERAL (SELECT x.ctid AS tid, x.state FROM {{schema}}.batch x
+        WHERE x.ctid = k.tid AND x.queue = p_queue AND x.key = p_key AND x.over AND x.ended < p_before FOR UPDATE SKIP LOCKED) l;
+    IF v_tids IS NULL THEN
+        RETURN 0;
+    END IF;
     PERFORM {{rules}}.scan_by_ctid_only(true);
-    DELETE FROM {{schema}}.batch x WHERE x.ctid = ANY (v_tids) AND x.over AND x.ended < p_before;
+    DELETE FROM {{schema}}.batch x WHERE x.ctid = ANY (v_tids);
     GET DIAGNOSTICS v_deleted = ROW_COUNT;
     PERFORM {{rules}}.scan_by_ctid_only(false);
     IF v_dead > 0 THEN
