@@ -256,7 +256,14 @@ func testActInFlight(b *bench) {
 	c := b.takes(other, "k")[0]
 	refused("interrupted", "1", dispatch.Cancel)
 	b.is(b.begins(other, c), dispatch.Resolve, "1", 2)
-	refused("asked for", "1", dispatch.Retry, dispatch.Skip, dispatch.Cancel)
+	refused("asked for", "1", dispatch.Retry, dispatch.RetryUnknown, dispatch.Skip, dispatch.Cancel)
+	b.shows("1", dispatch.Unknown) // all the while
+	if keys, err := b.Admin.Keys(b.ctx, dispatch.KeyQuery{Queue: q}); err != nil || len(keys) != 1 || keys[0].State != dispatch.Unknown || !keys[0].InStep {
+		b.Errorf("asked for: the keys are %+v, %v", keys, err)
+	}
+	if rows := b.rows(dispatch.MessageQuery{Queue: q, State: dispatch.Unknown}); len(rows) != 1 || rows[0].ID != "1" {
+		b.Errorf("asked for: of unknown outcome are %+v", rows)
+	}
 	_ = a
 }
 

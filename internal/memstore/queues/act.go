@@ -93,7 +93,7 @@ func (d queueAdmin) Act(ctx context.Context, name, id string, a dispatch.Action,
 			return fmt.Errorf("%q in %s: %w", id, name, dispatch.ErrNoMessage)
 		}
 		now := s.shownState(b)
-		if !isAllowed(a, b, now) {
+		if s.isInStep(b) || !isAllowed(a, b, now) {
 			return fmt.Errorf("%s of a message that is %s: %w", a, now, dispatch.ErrState)
 		}
 		stuck := b.Blocks && b.State.IsAtTarget()
@@ -130,6 +130,11 @@ func (d queueAdmin) Act(ctx context.Context, name, id string, a dispatch.Action,
 		}
 		return s.recordEvent(b, e)
 	})
+}
+
+// isInStep reports whether somebody sends a message, or asks for it.
+func (s step) isInStep(b *message) bool {
+	return s.q.lines[b.Key].head() == b && s.claim(b.Key).InStep
 }
 
 // isAllowed reports whether an action is possible in a state.

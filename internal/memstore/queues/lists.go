@@ -16,7 +16,7 @@ import (
 func (s step) shownState(b *message) dispatch.State {
 	k := s.claim(b.Key)
 	switch {
-	case s.q.lines[b.Key].head() != b || b.State.IsAtTarget() || b.State.IsFinal():
+	case s.q.lines[b.Key].head() != b || b.State.IsAtTarget() || b.State.IsFinal() || b.State == dispatch.Unknown:
 		return b.State
 	case k.InStep:
 		return dispatch.Submitting

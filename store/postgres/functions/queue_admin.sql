@@ -51,6 +51,8 @@ BEGIN
     v_head := b.seq = (SELECT h.seq FROM {{rules}}.head(b.queue, b.key, c.done) h);
     v_stuck := v_head AND c.blocked IS NOT NULL AND v_was IN ('pending', 'valid');
     CASE
+    WHEN b.hold IS NOT NULL AND b.term = c.term AND c.session <> '' THEN
+        RETURN v_was; -- left to who sends it, or asks for it
     WHEN p_action = 'retry' AND (v_was = 'unknown' OR v_stuck) THEN
         RETURN 'uncertain';
     WHEN p_action IN ('retry', 'retry-unknown') AND (v_head AND c.blocked IS NOT NULL OR v_was IN ('delayed', 'unknown')) THEN
@@ -127,10 +129,10 @@ RETURNS void LANGUAGE sql VOLATILE AS $$
             {{rules}}.nanoseconds(greatest(t - coalesce(p_since, (b.trail -> -1 ->> 'at')::timestamptz, b.ended, b.begun, b.enqueued), '0')))
 $$;
 
--- The state that operators see, where the claim has what is under way.
+-- The state that operators see, where the claim has what is under way. One of unknown outcome stays so in the step that asks for it.
 CREATE FUNCTION {{rules}}.shown_state(p_state text, p_hold timestamptz, p_term bigint, p_claim_term bigint, p_session text)
 RETURNS text LANGUAGE sql IMMUTABLE AS $$
-    SELECT CASE WHEN p_hold IS NOT NULL AND p_term = p_claim_term AND p_session <> '' THEN 'submitting'
+    SELECT CASE WHEN p_state <> 'unknown' AND p_hold IS NOT NULL AND p_term = p_claim_term AND p_session <> '' THEN 'submitting'
                 WHEN p_state = 'submitting' THEN 'unknown'
                 ELSE p_state END
 $$;
