@@ -26,6 +26,20 @@ func testOldestFirst(b *bench) {
 	b.takes(a)
 }
 
+// testLapsedFirst: keys of the dead come before those that are nobody's, however long these have been ready.
+func testLapsedFirst(b *bench) {
+	dead := b.session("dead")
+	held := b.takeOne(dead, "held")
+	b.begins(dead, 0, held)
+	b.finish(dead, claim.StepResult{Key: "held", Term: held.Term, In: 2 * time.Minute})
+	b.offer(time.Minute, "free")
+	b.outlive()
+	a := b.session("a")
+	for _, want := range []string{"held", "free"} {
+		b.expect("taken", names(b.take(a, 1)), want)
+	}
+}
+
 // testMost: no more are taken than were wanted, of those of several dead holders
 // and of nobody's, and in the end all are.
 func testMost(b *bench) {

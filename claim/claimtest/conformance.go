@@ -44,6 +44,7 @@ func Run(t *testing.T, newHarness func(t *testing.T) *Harness) {
 		"keys/a thousand in a call, and none":        testThousand,
 		"keys/spaces are apart":                      testSpaces,
 		"take/oldest first":                          testOldestFirst,
+		"take/of the dead first":                     testLapsedFirst,
 		"take/no more than wanted":                   testMost,
 		"take/held is not taken":                     testHeld,
 		"take/by a live session only":                testTakerLives,

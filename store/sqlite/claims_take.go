@@ -135,10 +135,10 @@ func (k *claimAttempt) run() error {
 	if err := k.findLapsed(); err != nil {
 		return err
 	}
+	slices.SortStableFunc(k.found, func(a, b freeKey) int { return cmp.Compare(a.ready, b.ready) }) // of several holders
 	if err := k.findFree(); err != nil {
 		return err
 	}
-	slices.SortStableFunc(k.found, func(a, b freeKey) int { return cmp.Compare(a.ready, b.ready) })
 	for _, f := range k.found[:min(len(k.found), max(0, k.most()))] {
 		term := max(f.term+1, k.wall/1000)
 		if _, err := k.exec(takeClaim, k.want.Space, f.key, term, k.me.ID, k.wall, f.interrupted); err != nil {

@@ -69,7 +69,7 @@ func (t table) ClaimKeys(ctx context.Context, w claim.ClaimRequest) (taken []cla
 		me := s.live[w.Session].Instance
 		takeovers := map[string]history.Event{} // by the session that lost the keys
 		fresh := w.Fresh
-		for _, k := range s.oldestFirst(w.Space) {
+		for _, k := range s.inClaimOrder(w.Space) {
 			if len(taken) == w.Limit {
 				break
 			}
@@ -106,8 +106,15 @@ func (t table) ClaimKeys(ctx context.Context, w claim.ClaimRequest) (taken []cla
 // isFresh reports whether the key became free or ready less than linger ago.
 func (s *Step) isFresh(k *Key, linger time.Duration) bool { return s.Now.Sub(k.Ready) < linger }
 
-func (s *Step) oldestFirst(name string) []*Key {
+// inClaimOrder returns all keys, those first that somebody holds: of them only what a lapsed session has is claimed.
+func (s *Step) inClaimOrder(name string) []*Key {
 	return slices.SortedFunc(maps.Values(s.space(name).keys), func(a, b *Key) int {
+		switch {
+		case a.Session != "" && b.Session == "":
+			return -1
+		case a.Session == "" && b.Session != "":
+			return 1
+		}
 		return cmp.Or(a.Ready.Compare(b.Ready), cmp.Compare(a.Key, b.Key))
 	})
 }
