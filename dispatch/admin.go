@@ -21,7 +21,8 @@ type Overview struct {
 	// DeadLetters are messages that ended as invalid or failed and are not pruned yet. At most MaxDeadLetters are
 	// counted; Done then counts what is beyond.
 	DeadLetters int64
-	// Scheduled messages wait for their time: they are in no key, and not in Depth. At most MaxScheduled are counted.
+	// Scheduled messages wait for their time: they are in no key, and not in Depth. At most MaxScheduled are counted, also
+	// those that give way to another of the same ID, until they are due.
 	Scheduled int64
 	// Oldest is how long the oldest head of a key has waited, blocked keys included, or for how long a scheduled message
 	// is overdue; 0 when none waits.

@@ -74,6 +74,7 @@ func Run(t *testing.T, newHarness func(t *testing.T) *Harness) {
 		"scheduled/order":                             testScheduledOrder,
 		"scheduled/for the past":                      testScheduledPast,
 		"scheduled/duplicates":                        testScheduledDuplicates,
+		"scheduled/counted":                           testScheduledCounted,
 		"scheduled/pruned":                            testScheduledPruned,
 		"scheduled/cancel":                            testScheduledCancel,
 		"scheduled/shown":                             testScheduledShown,

@@ -184,6 +184,22 @@ func testScheduledDuplicates(b *bench) {
 	}
 }
 
+// testScheduledCounted: one that gives way is counted until it is due, also where its queue is removed.
+func testScheduledCounted(b *bench) {
+	due := b.storeNow().Add(time.Hour)
+	b.schedules("k", due, "1")
+	b.add("k", "1")
+	b.checkOverview("it gives way", dispatch.Overview{Scheduled: 1, Depth: 1, Keys: 1, Done: 1})
+	b.drains(b.session("a"))
+	b.step(61 * time.Minute)
+	b.enqueuesDue(10, 1)
+	b.checkOverview("due", dispatch.Overview{Done: 2})
+	b.schedules("k", due.Add(time.Hour), "2")
+	b.add("k", "2")
+	b.removeRefused(1)
+	b.removes(2)
+}
+
 // testScheduledPruned: what was sent, or cancelled, before its time is not sent at that time, though it is pruned by then.
 func testScheduledPruned(b *bench) {
 	b.schedules("k", b.storeNow().Add(10*time.Hour), "sent", "cancelled", "kept")

@@ -36,6 +36,11 @@ func (d queueAdmin) RemoveQueue(ctx context.Context, name string, messages int64
 				has++
 			}
 		}
+		for _, b := range s.q.scheduled {
+			if b.givesWay { // not in ids
+				has++
+			}
+		}
 		if err := dispatch.CheckRemoval(name, messages, has, int64(len(s.Members(s.space())))); err != nil {
 			return err
 		}

@@ -182,6 +182,7 @@ func (d deliver) Prune(ctx context.Context, name string, keep time.Duration, lim
 				}
 				l.messages = slices.DeleteFunc(l.messages, func(o *message) bool { return o == b })
 				delete(s.q.ids, b.ID)
+				s.q.scheduled = slices.DeleteFunc(s.q.scheduled, func(o *message) bool { return o.ID == b.ID })
 				if b.deadLettered() {
 					l.done--
 				}

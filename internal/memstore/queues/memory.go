@@ -22,7 +22,7 @@ type queue struct {
 	lines  map[string]*line
 	cursor string // the key at which Prune continues
 
-	scheduled     []*message // in ids too, and in no line
+	scheduled     []*message // in ids too, unless they give way, and in no line
 	scheduledEver int64
 }
 
@@ -36,7 +36,8 @@ type line struct {
 
 type message struct {
 	dispatch.Record
-	done bool
+	done     bool
+	givesWay bool // scheduled, and its ID was enqueued without a time since
 }
 
 // NewMemory returns a store without queues. Its clock is now, and should be the

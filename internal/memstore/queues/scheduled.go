@@ -12,7 +12,8 @@ import (
 	"github.com/understudy-ha/understudy/internal/memstore/claims"
 )
 
-// makeRoom reports whether a message may be stored. A scheduled one gives way to one of the same ID that has no time.
+// makeRoom reports whether a message may be stored. A scheduled one gives way to one of the same ID that has no time; it is
+// counted until it is due, as in the stores, where an enqueuer does not look for it.
 func (s step) makeRoom(m dispatch.Message) bool {
 	known := s.q.ids[m.ID]
 	if known == nil {
@@ -21,7 +22,7 @@ func (s step) makeRoom(m dispatch.Message) bool {
 	if known.State != dispatch.Scheduled || !m.NotBefore.IsZero() {
 		return false
 	}
-	s.q.scheduled = slices.DeleteFunc(s.q.scheduled, func(o *message) bool { return o == known })
+	known.givesWay = true
 	return true
 }
 
@@ -35,6 +36,9 @@ func (s step) schedule(b *message) {
 // join puts a scheduled message at the end of its key.
 func (s step) join(b *message) {
 	s.q.scheduled = slices.DeleteFunc(s.q.scheduled, func(o *message) bool { return o == b })
+	if b.givesWay {
+		return
+	}
 	b.Trail = nil
 	s.append(b)
 	if b.NotBefore.Before(s.Now) {
@@ -82,7 +86,8 @@ func (d deliver) EnqueueDue(ctx context.Context, name string, limit int) (enqueu
 
 // listScheduled lists scheduled messages by key, and in it as they were enqueued.
 func (s step) listScheduled() []*message {
-	return slices.SortedFunc(slices.Values(s.q.scheduled), func(a, b *message) int {
+	shown := slices.DeleteFunc(slices.Clone(s.q.scheduled), func(b *message) bool { return b.givesWay })
+	return slices.SortedFunc(slices.Values(shown), func(a, b *message) int {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Seq, b.Seq))
 	})
 }
