@@ -86,6 +86,7 @@ func Run(t *testing.T, newHarness func(t *testing.T) *Harness) {
 		"add/an idle key is ready, a waiting one not": testAddReady,
 		"add/queues are apart":                        testQueuesApart,
 		"trail/of each path":                          testTrail,
+		"trail/of actions":                            testActTrail,
 		"trail/is bounded":                            testTrailBounded,
 		"act/in every state":                          testActions,
 		"act/retry of one that was skipped":           testRetrySkipped,

@@ -69,6 +69,35 @@ func testTrail(b *bench) {
 	}
 }
 
+// testActTrail: what an action leaves of the attempts before is the same in every store.
+func testActTrail(b *bench) {
+	for i, c := range []struct {
+		state  dispatch.State
+		after  dispatch.After
+		action dispatch.Action
+		want   dispatch.TrailEntry
+	}{
+		{dispatch.Delayed, dispatch.RetryLater, dispatch.Retry, dispatch.TrailEntry{State: dispatch.Queued}},
+		{dispatch.Unknown, dispatch.Block, dispatch.RetryUnknown, dispatch.TrailEntry{State: dispatch.Queued}},
+		{dispatch.Invalid, dispatch.Next, dispatch.Retry, dispatch.TrailEntry{State: dispatch.Queued}},
+		{dispatch.Failed, dispatch.Block, dispatch.Skip, dispatch.TrailEntry{State: dispatch.Failed, Attempt: 1, Code: 503}},
+	} {
+		s, key := b.session("a"), fmt.Sprint("k", i)
+		b.add(key, key)
+		r := result(b.starts(s, key), c.state, c.after)
+		r.Code = 503
+		b.settles(s, r)
+		b.act(c.action, key)
+		got := b.record(key)
+		last := got.Trail[len(got.Trail)-1]
+		c.want.At, c.want.Detail, c.want.Term, c.want.Action = last.At, last.Detail, r.Term, c.action
+		if last != c.want || got.Term != r.Term || got.Code != c.want.Code || got.Attempts != c.want.Attempt {
+			b.Errorf("%s of one that is %s: %+v, want %+v; the message is %+v", c.action, c.state, last, c.want, got)
+		}
+		b.drains(s)
+	}
+}
+
 func statesOf(trail []dispatch.TrailEntry) (out []dispatch.State) {
 	for _, n := range trail {
 		out = append(out, n.State)

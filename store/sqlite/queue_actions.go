@@ -134,7 +134,7 @@ func (a *queueAction) apply(who string, was dispatch.State) error {
 	}
 	again := a.action.Retries()
 	if again {
-		a.state, a.attempts, a.term, a.code, a.detail, a.link, a.ended = dispatch.Queued, 0, 0, 0, "", "", nil
+		a.state, a.attempts, a.code, a.detail, a.link, a.ended = dispatch.Queued, 0, 0, "", "", nil
 	} else {
 		a.state, a.ended = a.finalState(), &a.wall
 	}

@@ -70,7 +70,8 @@ BEGIN
            over = v_state <> 'queued', ended = CASE WHEN v_state <> 'queued' THEN t END, aside = CASE WHEN v_state <> 'queued' THEN true END,
            attempts = CASE WHEN v_state = 'queued' THEN 0 ELSE b.attempts END, code = CASE WHEN v_state = 'queued' THEN 0 ELSE b.code END,
            detail = CASE WHEN v_state = 'queued' THEN '' ELSE b.detail END, link = CASE WHEN v_state = 'queued' THEN '' ELSE b.link END,
-           trail = {{rules}}.append_to_trail(b, {{rules}}.trail_entry(t, v_state, b.term, b.attempts, 0, p_action || ' by ' || p_who, p_action))
+           trail = {{rules}}.append_to_trail(b, {{rules}}.trail_entry(t, v_state, b.term, CASE WHEN v_state = 'queued' THEN 0 ELSE b.attempts END,
+                CASE WHEN v_state = 'queued' THEN 0 ELSE b.code END, p_action || ' by ' || p_who, p_action))
      WHERE x.id = b.id AND x.queue = b.queue;
     IF v_head THEN
         IF v_stuck THEN
