@@ -98,6 +98,7 @@ func Run(t *testing.T, newHarness func(t *testing.T) *Harness) {
 		"act/of nothing":                              testActNothing,
 		"act/is recorded":                             testActRecorded,
 		"wake/by new work":                            testWakeByAdd,
+		"wake/by a result":                            testWakeByResult,
 		"wake/by a person":                            testWakeByAct,
 		"admin/queues":                                testQueues,
 		"admin/keys":                                  testKeys,

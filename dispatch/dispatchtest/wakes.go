@@ -41,6 +41,24 @@ func testWakeByAdd(b *bench) {
 	check("a key that waits", 0)
 }
 
+// testWakeByResult: a key that is released for another attempt at once is anybody's.
+func testWakeByResult(b *bench) {
+	s, c := b.session("a"), b.session("sleeper")
+	changes := claimtest.Watch(b.ctx, b, b.h.Open(b.T))
+	b.add("k", "1")
+	for i, wait := range []time.Duration{time.Minute, 0} {
+		a := b.starts(s, "k")
+		b.join(c, true)
+		r := result(a, dispatch.Delayed, dispatch.RetryLater)
+		r.Wait = wait
+		b.settles(s, r)
+		if got := claimtest.Woken(b.ctx, b, b.Store, changes, dispatch.Space(q), c.ID); got != i {
+			b.Errorf("after a pause of %v: woken %d times, want %d", wait, got, i)
+		}
+		b.step(wait + time.Second)
+	}
+}
+
 func testWakeByAct(b *bench) {
 	s, c := b.session("a"), b.session("sleeper")
 	changes := claimtest.Watch(b.ctx, b, b.h.Open(b.T))

@@ -50,6 +50,7 @@ DECLARE
     v_blocked text[] := v_holding;
     v_changed boolean := false;
     v_bytes bigint := 0;
+    v_woken bigint := 0;
     i int;
     r record;
 BEGIN
@@ -74,6 +75,7 @@ BEGIN
             v_changed := true;
             IF p_afters[i] = 'again' THEN
                 v_ready[i] := t + {{rules}}.microseconds(p_waits[i]);
+                v_woken := v_woken + (p_waits[i] <= 0)::int;
             END IF;
         ELSIF v_term[i] IS NULL OR v_term[i] <> coalesce(p_bterms[i], p_rterms[i]) THEN
             v_holding[i] := 'lost';
@@ -162,6 +164,9 @@ BEGIN
           FROM unnest(p_keys, v_term, v_accepted, v_blocked, v_was_blocked, p_afters, p_states) x (key, term, accepted, blocked, was_blocked, after, state)
           LEFT JOIN LATERAL (SELECT {{rules}}.label(s.name, s.instance_id) AS label FROM {{schema}}.session s WHERE s.id = p_session OFFSET 0) h ON true
          WHERE x.accepted AND (x.after = 'block' OR (x.blocked IS NOT NULL) <> x.was_blocked);
+        IF v_woken > 0 THEN
+            PERFORM {{rules}}.wake_members(v_space, v_woken);
+        END IF;
     END IF;
 
     RETURN QUERY SELECT x.key, x.accepted, CASE WHEN v_lives THEN x.holding ELSE 'lost' END, x.work, b.seq, x.term, b.attempts, b.id, b.content_type,
