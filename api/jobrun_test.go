@@ -55,6 +55,9 @@ func TestRunsOverHTTP(t *testing.T) {
 	next("nobody").want(410, "lapsed")
 
 	g.clock.pass(90 * time.Minute) // a time that comes while it runs is skipped
+	if on := ask[apitype.Job](g, "GET", "/v1/jobs/backup", ""); on.State != "running" {
+		t.Errorf("while its run outlasts the next time it is %q", on.State)
+	}
 	g.end(run, php, "fine", "").want(400, "invalid")
 	g.end(run, php, "succeeded", `,"output":"ZG9uZQ=="`).want(200, "")
 	g.end(run, php, "succeeded", "").want(200, "") // the answer was lost

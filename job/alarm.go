@@ -61,10 +61,9 @@ func (j Job) OverdueSince(now time.Time) (since time.Time, overdue bool) {
 	}
 	since = j.DueAt()
 	switch _, on := j.Running(); {
-	case on && j.isBehind():
-		return time.Time{}, false
 	case on:
-		since = j.startsAt(j.Next) // whoever runs it decides about the next time as soon as it comes
+		// Over HTTP, only the end of a run decides about the times that came. If its instance has died, WatchAlarms ends it.
+		return time.Time{}, false
 	case !since.IsZero() && since.Before(j.Last.Ended) && !j.Last.Ended.After(now):
 		since = j.Last.Ended // what is queued waited for that run
 	}
