@@ -51,6 +51,19 @@ func (p *PathStatus) RecordProbe(now StoreTime, probe Probe, skipped bool) {
 	p.LastSeen, p.TrustFor, p.MaxGap = now, probe.TrustFor, probe.MaxGap
 }
 
+// BlindBy is for how long the path was blind by the time from which a heartbeat counts that comes now, as far as the store
+// knows: a sender's clock may put it before the end of the last blind period. last is what that was by the last heartbeat,
+// if that came by this path. Too little is safe: the rule adds no more than the time from the heartbeat to BlindUntil.
+func (p PathStatus) BlindBy(at StoreTime, last time.Duration, samePath bool) time.Duration {
+	switch {
+	case at >= p.BlindUntil:
+		return p.BlindTotal
+	case samePath:
+		return last
+	}
+	return p.BlindTotal - min(p.BlindTotal, p.BlindUntil.Sub(at))
+}
+
 // SkippedTime reports whether no path can have worked since lastSeen, the last probe of any path (0:
 // there was none). When nothing at all was probed for longer than the gap of a probe that comes now, either
 // no instance was up or the store's clock jumped ahead, and that holds for every path, including those

@@ -85,3 +85,24 @@ func TestSkippedTime(t *testing.T) {
 		}
 	}
 }
+
+// TestBlindBy: what of a path's blind time was before a heartbeat.
+func TestBlindBy(t *testing.T) {
+	const second = StoreTime(time.Second / time.Microsecond)
+	p := PathStatus{BlindTotal: time.Minute, BlindUntil: 100 * second}
+	for _, c := range []struct {
+		name     string
+		at       StoreTime
+		samePath bool
+		want     time.Duration
+	}{
+		{"after it was blind", 100 * second, true, time.Minute},
+		{"before its end, by the same path", 99 * second, true, 7 * time.Second},
+		{"by another path", 80 * second, false, 40 * time.Second},
+		{"by another path, long before", 10 * second, false, 0},
+	} {
+		if got := p.BlindBy(c.at, 7*time.Second, c.samePath); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}

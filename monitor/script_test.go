@@ -294,7 +294,7 @@ func (w *world) beat(s Signal, sent StoreTime) {
 			}
 			at = min(max(sent, earliest), w.now)
 		}
-		w.f.LastBeat, w.f.BlindAtBeat, w.f.RunStarted, w.f.Failing = at, w.path.BlindTotal, 0, s == SignalFail
+		w.f.LastBeat, w.f.BlindAtBeat, w.f.RunStarted, w.f.Failing = at, w.path.BlindBy(at, w.f.BlindAtBeat, w.f.LastBeat != 0), 0, s == SignalFail
 	}
 	if watched {
 		w.due = w.now

@@ -17,6 +17,7 @@ func pathTests() map[string]func(*bench) {
 		"path/proofs come before the beats":         testProofsFirst,
 		"path/facts are of the last beat's":         testPathOfBeat,
 		"path/who never beat has the newest":        testPathOfUnseen,
+		"path/blind when a beat was sent":           testBlindBySender,
 		"path/dropped":                              testDropPath,
 		"D24 path/a clock that skipped blinds all":  testSkipped,
 		"D24 path/a clock set back: moments go on":  testSetBack,
@@ -172,6 +173,44 @@ func testPathOfUnseen(b *bench) {
 	if c := b.candidate(id); c.Path.Name != "x" {
 		b.Errorf("%+v", c.Facts)
 	}
+}
+
+// testBlindBySender: a beat that was sent while its path was blind, and came afterwards, counts from when it was sent. That the path was
+// blind since then is not its source's silence.
+func testBlindBySender(b *bench) {
+	check := each("e")
+	check.SenderClock = true
+	b.configure(check)
+	names := []string{"by that path", "by another", "never"}
+	ids := b.resolve("e", names...)
+	send := func(path string, ago time.Duration, ids ...int64) {
+		b.Helper()
+		d := monitor.HeartbeatBatch{Probes: []monitor.Probe{{Path: path, TrustFor: time.Second, MaxGap: gap}}}
+		for _, id := range ids {
+			d.Beats = append(d.Beats, monitor.HeartbeatUpdate{Source: id, BySender: true, Sent: b.now().Add(-ago), Seq: int64(ago), Count: 1})
+		}
+		b.deliver(d)
+	}
+	send("q", 0, ids[0])
+	send("x", 0, ids[1])
+	b.step(2 * gap)
+	send("q", 2*gap-slack, ids...)
+	want := func(turn monitor.Transition) {
+		b.Helper()
+		for i, id := range ids {
+			c := b.candidate(id)
+			if v := check.Evaluate(c.Facts); v.Transition != turn {
+				b.Errorf("last heard %s: %q, want %q: %+v", names[i], v.Transition, turn, c.Facts)
+			}
+		}
+	}
+	want(monitor.NoTransition)
+	b.step(limit - slack)
+	b.by(gap, "q")
+	want(monitor.NoTransition)
+	b.step(2 * slack)
+	b.by(gap, "q")
+	want(monitor.Onset)
 }
 
 func testDropPath(b *bench) {

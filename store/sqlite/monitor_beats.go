@@ -18,7 +18,7 @@ SET recent = recent << (?2 / every_us - at_us / every_us) | 1, at_us = ?2, blind
 WHERE id = ?1 AND watched = 0 AND failing = 0 AND run_us = 0 AND at_us BETWEEN 1 AND ?2
   AND (sent_us <> ?5 OR seq <> ?6 OR ?5 = 0)`
 
-	readBeat = "SELECT at_us, sent_us, seq, run_us, run_key, watched FROM understudy_monitor_beat WHERE id = ?1"
+	readBeat = "SELECT at_us, blind_us, path, sent_us, seq, run_us, run_key, watched FROM understudy_monitor_beat WHERE id = ?1"
 
 	// A heartbeat that counts from before the last one falls into the slot of the last.
 	recordExact = `
@@ -67,15 +67,15 @@ type intake struct {
 
 func (t *intake) record(b *monitor.HeartbeatUpdate) error {
 	at, sent, p := int64(b.CountsFrom(t.at, t.wallTime())), unixMicro(b.Sent), t.paths[b.Path]
-	if b.Signal == monitor.SignalSuccess {
+	if b.Signal == monitor.SignalSuccess && at >= int64(p.BlindUntil) {
 		n, err := t.exec(recordBeat, b.Source, at, p.BlindTotal.Microseconds(), p.id, sent, b.Seq, b.Code, max(1, b.Count))
 		if err != nil || n > 0 {
 			return err
 		}
 	}
-	var last, lastSent, lastSeq, run, key int64
+	var last, blind, path, lastSent, lastSeq, run, key int64
 	var watched bool
-	err := t.one(readBeat, []any{b.Source}, &last, &lastSent, &lastSeq, &run, &key, &watched)
+	err := t.one(readBeat, []any{b.Source}, &last, &blind, &path, &lastSent, &lastSeq, &run, &key, &watched)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		t.out.Unknown = append(t.out.Unknown, b.Source)
@@ -96,8 +96,9 @@ func (t *intake) record(b *monitor.HeartbeatUpdate) error {
 			}
 			at = max(at, min(base, int64(t.at)))
 		}
+		by := p.BlindBy(monitor.StoreTime(max(at, last)), micros(blind), path == p.id)
 		ends := b.Signal == monitor.SignalFail || b.Run == 0 || key == 0 || b.Run == key
-		_, err = t.exec(recordExact, b.Source, at, p.BlindTotal.Microseconds(), p.id, sent, b.Seq, b.Code, max(1, b.Count), b.Signal == monitor.SignalFail, ends)
+		_, err = t.exec(recordExact, b.Source, at, by.Microseconds(), p.id, sent, b.Seq, b.Code, max(1, b.Count), b.Signal == monitor.SignalFail, ends)
 		if err == nil && last == 0 {
 			_, err = t.exec(recordFirst, b.Source)
 		}

@@ -113,7 +113,7 @@ func (s step) recordHeartbeat(n *source, b monitor.HeartbeatUpdate, p *path) {
 		}
 		at = min(at, max(earliest, 1, at.Add(-s.wall.Sub(b.Sent))))
 	}
-	n.lastBeat, n.blind, n.path = at, p.BlindTotal, p
+	n.lastBeat, n.blind, n.path = at, p.BlindBy(at, n.blind, n.path == p), p
 	n.failing, n.code = b.Signal == monitor.SignalFail, b.Code
 	n.sent, n.seq = time.Time{}, b.Seq
 	if !b.Sent.IsZero() {

@@ -14,6 +14,7 @@ DECLARE
     v_paths smallint[] := '{}';
     v_probed smallint[] := '{}';
     v_blinds bigint[] := '{}';
+    v_resumed bigint[] := '{}';
     v_stored bigint[] := '{}';
     v_touched bigint[];
     v_first bigint[];
@@ -40,6 +41,7 @@ BEGIN
         END IF;
         v_paths := v_paths || p.id;
         v_blinds := v_blinds || p.blind;
+        v_resumed := v_resumed || p.resumed;
     END LOOP;
     IF cardinality(p_ids) = 0 THEN
         NULL;
@@ -60,17 +62,21 @@ BEGIN
         WITH recorded AS (
             UPDATE {{schema}}.monitor_beat b
                SET at = CASE WHEN x.signal = 1 THEN b.at
-                       WHEN x.by AND x.sent <> 0 THEN least(greatest(b.at, x.sent - c.shift, 1,
-                           CASE WHEN b.at = 0 THEN (SELECT s.base FROM {{schema}}.monitor_source s WHERE s.id = b.id) END), greatest(b.at, t))
+                       WHEN x.by AND x.sent <> 0 THEN {{rules}}.monitor_counts_from(b.at, x.sent - c.shift,
+                           CASE WHEN b.at = 0 THEN (SELECT s.base FROM {{schema}}.monitor_source s WHERE s.id = b.id) END, t)
                        ELSE greatest(b.at, t) END,
-                   blind = CASE WHEN x.signal = 1 THEN b.blind ELSE v_blinds[x.p] END,
+                   blind = CASE WHEN x.signal = 1 THEN b.blind
+                       WHEN x.by AND x.sent <> 0 THEN {{rules}}.monitor_blind_by({{rules}}.monitor_counts_from(b.at, x.sent - c.shift,
+                           CASE WHEN b.at = 0 THEN (SELECT s.base FROM {{schema}}.monitor_source s WHERE s.id = b.id) END, t),
+                           v_resumed[x.p], v_blinds[x.p], CASE WHEN b.path = v_paths[x.p] THEN b.blind END)
+                       ELSE v_blinds[x.p] END,
                    path = CASE WHEN x.signal = 1 THEN b.path ELSE v_paths[x.p] END,
                    sent = CASE WHEN x.signal = 1 THEN b.sent ELSE x.sent END,
                    seq = CASE WHEN x.signal = 1 THEN b.seq ELSE x.seq END,
                    code = CASE WHEN x.signal = 1 THEN b.code ELSE x.code END,
                    beats = b.beats + CASE WHEN x.signal = 1 THEN 0 ELSE x.n END,
                    recent = CASE WHEN x.signal = 1 THEN b.recent ELSE {{rules}}.monitor_shift_recent(b.recent,
-                       CASE WHEN x.by AND x.sent <> 0 THEN least(greatest(b.at, x.sent - c.shift, 1), greatest(b.at, t)) ELSE greatest(b.at, t) END / b.width - b.at / b.width) | 1 END,
+                       CASE WHEN x.by AND x.sent <> 0 THEN {{rules}}.monitor_counts_from(b.at, x.sent - c.shift, NULL, t) ELSE greatest(b.at, t) END / b.width - b.at / b.width) | 1 END,
                    run = CASE WHEN x.signal = 1 THEN t
                        WHEN x.signal = 0 AND x.run <> 0 AND b.run_key <> 0 AND x.run <> b.run_key THEN b.run ELSE 0 END,
                    run_key = CASE WHEN x.signal = 1 THEN x.run ELSE b.run_key END,
@@ -103,7 +109,7 @@ END $$;
 -- Records that a path works, where that takes a lock: for the first time, or
 -- after more than its gap. Other proofs are recorded at the end of a statement. When
 -- no path was seen for so long, all were blind.
-CREATE FUNCTION {{rules}}.monitor_record_probe(t bigint, p_name text, p_trust bigint, p_gap bigint, OUT id smallint, OUT blind bigint)
+CREATE FUNCTION {{rules}}.monitor_record_probe(t bigint, p_name text, p_trust bigint, p_gap bigint, OUT id smallint, OUT blind bigint, OUT resumed bigint)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
@@ -115,8 +121,16 @@ BEGIN
        SET proof = greatest(p.proof, t), trust = p_trust, gap = p_gap, anew = false,
            blind = p.blind + CASE WHEN p.proof > 0 AND (p.anew OR t - p.proof > p_gap) THEN greatest(t - p.proof, 0) ELSE 0 END,
            resumed = CASE WHEN p.anew OR t - p.proof > p_gap THEN greatest(p.resumed, t) ELSE p.resumed END
-    RETURNING p.id, p.blind INTO id, blind;
+    RETURNING p.id, p.blind, p.resumed INTO id, blind, resumed;
 END $$;
+
+-- When a heartbeat counts from whose sender's clock counts: not from before the last one or, if there was none, the base.
+CREATE FUNCTION {{rules}}.monitor_counts_from(p_last bigint, p_sent bigint, p_base bigint, t bigint) RETURNS bigint LANGUAGE sql IMMUTABLE
+AS $$ SELECT least(greatest(p_last, p_sent, 1, p_base), greatest(p_last, t)) $$;
+
+-- PathStatus.BlindBy: p_last is null if the last heartbeat came by another path.
+CREATE FUNCTION {{rules}}.monitor_blind_by(p_at bigint, p_resumed bigint, p_blind bigint, p_last bigint) RETURNS bigint LANGUAGE sql IMMUTABLE
+AS $$ SELECT CASE WHEN p_at >= p_resumed THEN p_blind ELSE coalesce(p_last, p_blind - least(p_blind, p_resumed - p_at)) END $$;
 
 -- Of heartbeats that were not all recorded: the ids of sources that do not exist. The others are replays.
 CREATE FUNCTION {{rules}}.monitor_unknown_or_replayed(p_ids bigint[], p_counts integer[], p_stored bigint[], OUT unknown bigint[], OUT replayed bigint)
