@@ -16,7 +16,11 @@ func (p *pathBook) blindBetween(after, known time.Time, sure bool) (sum time.Dur
 	}
 	for _, v := range p.blind {
 		if v.to.After(after) && !v.to.After(known) && (!sure || v.sure && v.to.Before(known)) {
-			sum += v.to.Sub(v.from)
+			from := v.from
+			if sure {
+				from = maxTime(from, after)
+			}
+			sum += v.to.Sub(from)
 			resumed = v.to
 		}
 	}
@@ -82,8 +86,11 @@ func (j *monitorJudge) earliest(b *sourceBook, e *eventBook, known time.Time) ti
 	if e.Schedule != "" {
 		return last.counts(e).Add(e.Grace)
 	}
-	from := last.counts(e)
-	beaten := allowed(path, from, last.acked, known, limitOf(e.Check), e.Interval+e.Grace)
+	from, after := last.counts(e), last.acked
+	if from.Before(last.sent) {
+		after = from // it was late: what its path was blind for since then is not its silence
+	}
+	beaten := allowed(path, from, after, known, limitOf(e.Check), e.Interval+e.Grace)
 	if !base.After(from) {
 		return beaten
 	}
@@ -125,7 +132,7 @@ func (j *monitorJudge) early(b *sourceBook, r monitor.Reason, looked time.Time) 
 	}
 	switch r {
 	case monitor.Silent:
-		if e.SenderClock && (j.world.setup.Steps || j.late(b, looked)) {
+		if e.SenderClock && j.world.setup.Steps {
 			return
 		}
 		when := j.earliest(b, e, looked)
@@ -150,17 +157,6 @@ func (j *monitorJudge) early(b *sourceBook, r monitor.Reason, looked time.Time) 
 			j.breach("%v: a false alarm: no run of it has lasted so long", b.ref)
 		}
 	}
-}
-
-// late reports whether a source's path was blind since its sender's clock showed the time
-// of its last beat: what was late by then may count as sent before and received after.
-func (j *monitorJudge) late(b *sourceBook, known time.Time) bool {
-	last := b.lastAcked(known)
-	if last == nil {
-		return true
-	}
-	_, resumed := j.paths[b.from.path].blindBetween(last.own.Add(-time.Minute), known, false)
-	return !resumed.IsZero()
 }
 
 // blindly checks that the path of a source that is silent was seen to work past its
