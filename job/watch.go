@@ -160,7 +160,8 @@ func (w *alarmWatcher) abandon(ctx context.Context, name string, r Run, gone map
 	call, cancel := context.WithTimeout(ctx, w.CallTimeout)
 	defer cancel()
 	l, err := w.Leases.Get(call, LeaseID(name))
-	if err != nil || l.Held() && !l.Foreign || l.Term != r.Term {
+	// A later term shows that the run's has ended: its holder died, too, before it claimed. One that lives will.
+	if err != nil || l.Held() && !l.Foreign || l.Term < r.Term {
 		return
 	}
 	gone[name] = l.Seen()

@@ -187,8 +187,8 @@ func TestAlarmOverdue(t *testing.T) {
 	})
 }
 
-// claimed has an instance claim a run of the job that is due, under the job's lease. The session lives for a minute.
-func claimed(t *testing.T, st *memory.Store, name string) (session string) {
+// acquired has an instance acquire the job's lease. The session lives for a minute.
+func acquired(t *testing.T, st *memory.Store, name string) (session string, h job.Holder) {
 	t.Helper()
 	who, id := lease.NewInstance("web-1", ""), lease.NewID()
 	_, err := st.StartSession(t.Context(), lease.Session{ID: id, Instance: who, Timing: lease.Timing{Interval: 10 * time.Second, Timeout: time.Minute}})
@@ -199,20 +199,28 @@ func claimed(t *testing.T, st *memory.Store, name string) (session string) {
 	if err == nil {
 		l, err = st.Acquire(t.Context(), lease.Expectation{Lease: job.LeaseID(name), Session: id, Seen: l.Seen()})
 	}
-	if err == nil {
-		_, err = st.Jobs().Change(t.Context(), name, job.Claim(job.Holder{Term: l.Term, Instance: who}))
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return id
+	return id, job.Holder{Term: l.Term, Instance: who}
 }
 
-// TestAlarmLostWithNobodyLeft: a run is lost whose instance was the only one that offered the job; what runs for long is not.
+// claimed has an instance claim a run of the job that is due, under the job's lease.
+func claimed(t *testing.T, st *memory.Store, name string) (session string) {
+	t.Helper()
+	session, h := acquired(t, st, name)
+	if _, err := st.Jobs().Change(t.Context(), name, job.Claim(h)); err != nil {
+		t.Fatal(err)
+	}
+	return session
+}
+
+// TestAlarmLostWithNobodyLeft: a run is lost whose instance was the only one that offered the job, or whose next holder died before it
+// claimed; what runs for long is not.
 func TestAlarmLostWithNobodyLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := memory.New(nil)
-		for _, name := range []string{"once", "long", "safe"} {
+		for _, name := range []string{"once", "twice", "long", "safe"} {
 			def := job.Definition{Schedule: "2000-01-01T00:01:00"}
 			if name == "safe" {
 				def.Retries = 1
@@ -224,7 +232,7 @@ func TestAlarmLostWithNobodyLeft(t *testing.T) {
 		var to receiver
 		watch(t, st, func(_ context.Context, j job.Job, a job.Alarm) error {
 			to.take(a)
-			if j.Name == "once" && (a.Reason != job.Lost || a.Instance == "") || j.Name == "safe" && a.Reason != job.Overdue || j.Name == "long" {
+			if (j.Name == "once" || j.Name == "twice") && (a.Reason != job.Lost || a.Instance == "") || j.Name == "safe" && a.Reason != job.Overdue || j.Name == "long" {
 				t.Errorf("alarm of %s: %+v", j.Name, a)
 			}
 			return nil
@@ -232,6 +240,11 @@ func TestAlarmLostWithNobodyLeft(t *testing.T) {
 		time.Sleep(time.Minute)
 		claimed(t, st, "once")
 		claimed(t, st, "safe")
+		if err := st.EndSession(t.Context(), claimed(t, st, "twice"), "killed"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		_, next := acquired(t, st, "twice")
 		long := claimed(t, st, "long")
 		for range 30 {
 			time.Sleep(10 * time.Second)
@@ -239,10 +252,13 @@ func TestAlarmLostWithNobodyLeft(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got := to.seen(); len(got) != 2 {
+		if got := to.seen(); len(got) != 3 {
 			t.Errorf("%q", got)
 		}
-		for name, want := range map[string]job.State{"once": job.Lost, "safe": job.Queued, "long": job.Running} {
+		if j, _, err := st.Jobs().Get(t.Context(), "twice"); err != nil || j.Last.Term == 0 || j.Last.Term >= next.Term {
+			t.Errorf("%+v, %v; the last term is %d", j.Last, err, next.Term)
+		}
+		for name, want := range map[string]job.State{"once": job.Lost, "twice": job.Lost, "safe": job.Queued, "long": job.Running} {
 			if runs, err := st.Jobs().Runs(t.Context(), job.RunQuery{Job: name, Limit: 1}); err != nil || len(runs) != 1 || runs[0].State != want {
 				t.Errorf("%s: %+v, %v; want %s", name, runs, err, want)
 			}
