@@ -158,7 +158,7 @@ func TestOverviewOfJobs(t *testing.T) {
 	}
 }
 
-// The overview reads the first jobs alone, and says that there are more.
+// The overview has no more jobs than that, and says that there are more.
 func TestOverviewOfManyJobs(t *testing.T) {
 	g := newJobRig(t)
 	for n := range maxJobLabels {
@@ -172,17 +172,48 @@ func TestOverviewOfManyJobs(t *testing.T) {
 		g.s.jobsSeen.invalidate()
 	}
 	if h, _ := ofPart(g.overview(), "job"); !h.First || h.Total != maxJobLabels {
-		t.Errorf("of one more than it reads: %+v", h)
+		t.Errorf("of one more than it has: %+v", h)
 	}
+}
+
+// TestTroubleAfterManyJobs: a job that fails is seen, whatever comes before it.
+func TestTroubleAfterManyJobs(t *testing.T) {
+	g := newJobRig(t)
+	g.run(2, job.Result{State: job.Succeeded})
+	change := func(name string, d job.Decision) job.Job {
+		t.Helper()
+		j, err := g.store.Jobs().Change(t.Context(), name, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return j
+	}
+	for n := range 1000 { // more than a page
+		name := fmt.Sprintf("job-%03d", n)
+		change(name, job.Define(name, job.Definition{Schedule: "@yearly"}))
+	}
+	change("zz", job.Define("zz", job.Definition{Schedule: "@yearly"}))
+	change("zz", job.Trigger("alice"))
+	r, _ := change("zz", job.Claim(job.Holder{Term: 1})).Running()
+	change("zz", job.Finish(r.Scheduled, 1, job.Result{State: job.Failed, Why: "no disk"}))
+	g.s.jobsSeen.invalidate()
+	if _, needs := ofPart(g.overview(), "job"); len(needs) != 1 || needs[0].Subject != "zz" {
+		t.Errorf("%+v", needs)
+	}
+	wantMetrics(t, start(t, Config{Store: g.store}), `understudy_job_last_run_failed{name="zz"} 1`, `understudy_job_last_run_failed{name="backup"} 0`)
 }
 
 func TestMetricsOfJobs(t *testing.T) {
 	g := newJobRig(t)
-	s := start(t, Config{Store: g.store})
-	for _, want := range []string{
+	wantMetrics(t, start(t, Config{Store: g.store}),
 		`understudy_job_last_run_failed{name="backup"} 1`, `understudy_job_overdue{name="backup"} 0`, `understudy_job_running{name="backup"} 0`,
-		`understudy_job_runs_total{name="backup",state="failed"} 1`, `understudy_job_runs_total{name="backup",state="lost"} 0`,
-	} {
+		`understudy_job_runs_total{name="backup",state="failed"} 1`, `understudy_job_runs_total{name="backup",state="lost"} 0`)
+}
+
+// wantMetrics waits until /metrics has the lines.
+func wantMetrics(t *testing.T, s *Server, lines ...string) {
+	t.Helper()
+	for _, want := range lines {
 		text := send(t, s, request(t.Context(), "GET", "/metrics", "")).Body
 		for deadline := time.Now().Add(enough); !strings.Contains(text, want+"\n"); text = send(t, s, request(t.Context(), "GET", "/metrics", "")).Body {
 			if time.Now().After(deadline) {

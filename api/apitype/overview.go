@@ -22,7 +22,7 @@ type Held struct {
 	Held  int     `json:"held"`
 	Wrong []Wrong `json:"wrong"`
 	More  int     `json:"more"` // that are not held and not listed
-	// First: Total are the first by name; there are more, which were not read.
+	// First: there are more than Total, which are those in trouble and the first others by name.
 	First bool `json:"first,omitempty"`
 }
 
