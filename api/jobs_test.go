@@ -158,6 +158,34 @@ func TestOverviewOfJobs(t *testing.T) {
 	}
 }
 
+// TestFailsAfterOverdue: a job whose alarm began while no instance was there has failed, if its next run has.
+func TestFailsAfterOverdue(t *testing.T) {
+	g := newJobRig(t)
+	var claimed job.Alarm
+	send := func(reason job.State) {
+		t.Helper()
+		if g.decide(job.ClaimAlarm(&claimed)); claimed.Reason != reason {
+			t.Fatalf("the alarm: %+v, want %s", claimed, reason)
+		}
+		g.decide(job.MarkSent(claimed))
+	}
+	send(job.Failed)
+	g.run(2, job.Result{State: job.Succeeded})
+	send(job.Failed) // its end
+	g.clock.pass(time.Hour + 2*time.Minute)
+	send(job.Overdue)
+	since := claimed.Scheduled
+	g.decide(job.Finish(g.decide(job.Claim(job.Holder{Term: 3})).Open[0].Scheduled, 3, job.Result{State: job.Failed, ExitCode: 4, Why: "no disk"}))
+	g.decide(job.Trigger("alice"))
+	j := g.decide(job.Finish(g.decide(job.Claim(job.Holder{Term: 4})).Open[0].Scheduled, 4, job.Result{State: job.Cancelled}))
+	if a := j.Alarm; !hasFailed(j) || a.ID != claimed.ID || !a.Sent || a.ExitCode != 4 || !a.Scheduled.Equal(since) {
+		t.Errorf("%+v", a)
+	}
+	if _, n := ofPart(g.overview(), "job"); len(n) != 1 || !strings.Contains(n[0].What, "failed: no disk") {
+		t.Errorf("%+v", n)
+	}
+}
+
 // The overview has no more jobs than that, and says that there are more.
 func TestOverviewOfManyJobs(t *testing.T) {
 	g := newJobRig(t)

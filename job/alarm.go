@@ -23,7 +23,7 @@ type Alarm struct {
 	ID string `json:"id"`
 	// Reason is the state of the run that raised it, or [Overdue].
 	Reason State `json:"reason"`
-	// Why is that run's, and Scheduled its time; of an overdue job the time at which it should have run.
+	// Why is that run's, and Scheduled its time; of a job that was overdue the time at which it should have run.
 	Why       string    `json:"why,omitempty"`
 	Scheduled time.Time `json:"scheduled"`
 	// Instance that ran it, by name, and the ExitCode of the program.
@@ -79,6 +79,11 @@ func (d *pendingChange) raise(r Run) {
 		sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d\x00%d\x00%d", d.Job.Name, d.Job.Created.UnixMicro(), d.Job.Version, d.now.UnixMicro()))
 		*a = Alarm{ID: hex.EncodeToString(sum[:16]), Raised: d.now, NextTry: d.now}
 		a.blame(r)
+	case a.Cleared.IsZero() && a.Reason == Overdue && r.State != Overdue:
+		// An instance is back, and that is what is wrong now. Scheduled stays, by which receivers know when it began.
+		since := a.Scheduled
+		a.blame(r)
+		a.Scheduled = since
 	case !a.Sent && !a.Cleared.IsZero():
 		// It is not known that any sink knows of either. What they are told is what is wrong now, under the ID by which a message may be under way.
 		a.Cleared, a.Raised = time.Time{}, d.now
