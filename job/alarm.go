@@ -125,11 +125,14 @@ func (d *pendingChange) judge(r Run) {
 // ClaimAlarm decides whether the alarm of a job is this instance's to send: claimed then has it, and until NextTry no other
 // instance tries. It raises one if the job is overdue. The job's sinks get the start of the alarm before its end, both at
 // least once.
-func ClaimAlarm(claimed *Alarm) Decision {
+func ClaimAlarm(claimed *Alarm) Decision { return claimAlarm(claimed, true) }
+
+// claimAlarm is ClaimAlarm, which raises one only if raises is set.
+func claimAlarm(claimed *Alarm, raises bool) Decision {
 	return func(j Job, now time.Time) (Change, error) {
 		*claimed = Alarm{}
 		d := pendingChangeOf(j, now)
-		if since, overdue := j.OverdueSince(d.now); overdue && j.Version > 0 {
+		if since, overdue := j.OverdueSince(d.now); raises && overdue && j.Version > 0 {
 			d.raise(Run{State: Overdue, Scheduled: since, Why: "no instance that offers it runs"})
 		}
 		a := &d.Job.Alarm

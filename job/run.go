@@ -134,7 +134,7 @@ func Serve(ctx context.Context, cfg Config) error {
 	r.fail = cancel
 	if cfg.SendAlarm != nil {
 		k := cfg.Keeper
-		alarms := AlarmConfig{Store: cfg.Store, Leases: k.Store(), Send: cfg.SendAlarm, Clock: k.Clock(), CallTimeout: k.Timing().CallTimeout(), Logger: r.log}
+		alarms := AlarmConfig{Store: cfg.Store, Leases: k.Store(), Send: cfg.SendAlarm, Clock: k.Clock(), CallTimeout: k.Timing().CallTimeout(), Takeover: k.Timing().WorstTakeover(), Logger: r.log}
 		r.attending.Go(func() { _ = WatchAlarms(ctx, alarms) })
 	}
 	return r.poll(ctx)

@@ -34,6 +34,9 @@ type AlarmConfig struct {
 	Clock lease.Clock
 	// CallTimeout bounds each call of the store. Required.
 	CallTimeout time.Duration
+	// Takeover is how long a job may go without a holder when one has died: [lease.Timing.WorstTakeover]. Jobs are overdue after twice
+	// that, and after half a minute at the earliest.
+	Takeover time.Duration
 	// Logger; nil is silent.
 	Logger *slog.Logger
 }
@@ -43,6 +46,9 @@ const (
 	watchEvery  = 5 * time.Second
 	sendTimeout = 20 * time.Second // less than firstPause
 	sendAtOnce  = 8
+	// leastLate is how long a job is seen to be overdue before it has an alarm: as long as instances need for a takeover, and for a poll
+	// that an outage of the store delayed.
+	leastLate = 30 * time.Second
 	// webhookTries is how often an alarm that the sinks have is sent to the job's own webhook.
 	webhookTries = 3
 )
@@ -50,7 +56,7 @@ const (
 // WatchAlarms raises the alarms of overdue jobs, and of runs whose instance was the last one, and sends what sinks do not know yet, until ctx ends. Any number of instances do
 // so for one store: each alarm is claimed by one of them, and by another if that dies.
 func WatchAlarms(ctx context.Context, cfg AlarmConfig) error {
-	w := &alarmWatcher{AlarmConfig: cfg, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), overdue: map[string]bool{}, gone: map[string]lease.Seen{}, busy: map[string]bool{}, first: make(chan struct{}, sendAtOnce), again: make(chan struct{}, sendAtOnce)}
+	w := &alarmWatcher{AlarmConfig: cfg, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), late: map[string]lateness{}, gone: map[string]lease.Seen{}, busy: map[string]bool{}, first: make(chan struct{}, sendAtOnce), again: make(chan struct{}, sendAtOnce)}
 	defer w.sends.Wait()
 	failing := false
 	for wait := spread(watchEvery, lease.NewID()); lease.Sleep(ctx, cfg.Clock, wait); wait = watchEvery {
@@ -66,9 +72,10 @@ func WatchAlarms(ctx context.Context, cfg AlarmConfig) error {
 type alarmWatcher struct {
 	AlarmConfig
 	log *slog.Logger
-	// overdue are the jobs that were overdue at the last look: only at the second one is it certain that this is not a store that
-	// has just been started, or whose clock was stepped, before the instances have looked.
-	overdue map[string]bool
+	// late are the jobs that were overdue at the last look, which was begun at looked: a store that has just been started, or whose
+	// clock was stepped, shows them so before the instances have looked.
+	late   map[string]lateness
+	looked time.Duration
 	// gone are the leases of jobs that run, and whose holder was gone at the last look, for the same reason.
 	gone map[string]lease.Seen
 
@@ -80,34 +87,53 @@ type alarmWatcher struct {
 	busy         map[string]bool // jobs whose sinks are being told
 }
 
+// lateness says since when a job is overdue by the store's clock, and since when this process has seen that, by its own.
+type lateness struct {
+	since time.Time
+	seen  time.Duration
+}
+
+// lateFor is for how long a job that is overdue has been seen to be so, and that since the same time: one that ran meanwhile, or could not
+// because the store did not answer, has all of it before it again.
+func (w *alarmWatcher) lateFor(name string, since time.Time, now time.Duration) (time.Duration, lateness) {
+	l, known := w.late[name]
+	if !known || !l.since.Equal(since) || now-w.looked > 3*watchEvery {
+		l = lateness{since, now}
+	}
+	return now - l.seen, l
+}
+
 // look reads what is due, and attends to the alarms among it.
 func (w *alarmWatcher) look(ctx context.Context) error {
-	overdue, gone := map[string]bool{}, map[string]lease.Seen{}
+	late, gone, at := map[string]lateness{}, map[string]lease.Seen{}, w.Clock.Now()
 	// Sinks that hang hold up a look no longer than that: the rest is for the next one.
 	waits, cancel := context.WithTimeout(ctx, watchEvery)
 	defer cancel()
 	err := readPages(ctx, w.Store, w.CallTimeout, Query{DueWithin: time.Millisecond}, func(page []Job, now time.Time) {
 		for _, j := range page {
-			_, late := j.OverdueSince(now)
-			overdue[j.Name] = late
+			overdue := false
+			if since, isLate := j.OverdueSince(now); isLate {
+				lateFor, l := w.lateFor(j.Name, since, at)
+				late[j.Name], overdue = l, lateFor >= max(leastLate, 2*w.Takeover)
+			}
 			if r, on := j.Running(); on && now.Sub(r.Started) > OverdueAfter {
 				w.abandon(ctx, j.Name, r, gone)
 			}
-			if !(late && w.overdue[j.Name] && j.Alarm.ID == "") && (!j.Alarm.Pending() || j.Alarm.NextTry.After(now)) {
+			if !(overdue && j.Alarm.ID == "") && (!j.Alarm.Pending() || j.Alarm.NextTry.After(now)) {
 				continue
 			}
-			w.start(ctx, waits, j)
+			w.start(ctx, waits, j, overdue)
 		}
 	})
 	if err != nil {
 		return err
 	}
-	w.overdue, w.gone = overdue, gone
+	w.late, w.looked, w.gone = late, at, gone
 	return nil
 }
 
 // start attends to the alarm of a job, unless it does already, once there is a place for it, or not if there is none before waits ends.
-func (w *alarmWatcher) start(ctx, waits context.Context, j Job) {
+func (w *alarmWatcher) start(ctx, waits context.Context, j Job, overdue bool) {
 	if !w.setBusy(j.Name, true) {
 		return
 	}
@@ -122,7 +148,7 @@ func (w *alarmWatcher) start(ctx, waits context.Context, j Job) {
 	w.sends.Go(func() {
 		defer func() { <-places }()
 		defer w.setBusy(j.Name, false)
-		w.attend(ctx, j.Name)
+		w.attend(ctx, j.Name, overdue)
 	})
 }
 
@@ -170,11 +196,11 @@ func (w *alarmWatcher) abandon(ctx context.Context, name string, r Run, gone map
 	}
 }
 
-// attend sends what the sinks of a job do not know yet, if no other instance does.
-func (w *alarmWatcher) attend(ctx context.Context, name string) {
+// attend sends what the sinks of a job do not know yet, if no other instance does: also that it is overdue, if it was so for long.
+func (w *alarmWatcher) attend(ctx context.Context, name string, overdue bool) {
 	for ctx.Err() == nil {
 		var a Alarm
-		j, err := w.change(ctx, name, ClaimAlarm(&a))
+		j, err := w.change(ctx, name, claimAlarm(&a, overdue))
 		if err != nil || a.ID == "" {
 			return // at the next look
 		}

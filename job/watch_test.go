@@ -165,11 +165,11 @@ func TestAlarmOverdue(t *testing.T) {
 			to.take(a)
 			return nil
 		})
-		time.Sleep(10*time.Minute + job.OverdueAfter)
+		time.Sleep(10*time.Minute + job.OverdueAfter + 25*time.Second)
 		if got := to.seen(); len(got) != 0 {
 			t.Errorf("too early: %q", got)
 		}
-		time.Sleep(3 * 5 * time.Second)
+		time.Sleep(20 * time.Second)
 		if got := to.seen(); len(got) != 1 || got[0][:15] != "raised overdue " {
 			t.Fatalf("%q", got)
 		}
@@ -183,6 +183,63 @@ func TestAlarmOverdue(t *testing.T) {
 		}
 		if _, _, err := st.Jobs().Get(t.Context(), "backup"); !errors.Is(err, job.ErrNotFound) {
 			t.Errorf("it was forgotten: %v", err)
+		}
+	})
+}
+
+// TestAlarmOverdueTooSoon: a job that runs a little later than it is overdue has no alarm, each time.
+func TestAlarmOverdueTooSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New(nil)
+		defined(t, st, "backup", "every 10m")
+		var to receiver
+		watch(t, st, func(_ context.Context, _ job.Job, a job.Alarm) error { to.take(a); return nil })
+		time.Sleep(job.OverdueAfter + 25*time.Second)
+		for term := range int64(4) {
+			time.Sleep(10 * time.Minute)
+			j, err := st.Jobs().Change(t.Context(), "backup", job.Claim(job.Holder{Term: term + 1}))
+			r, on := j.Running()
+			if err == nil && on {
+				_, err = st.Jobs().Change(t.Context(), "backup", job.Finish(r.Scheduled, r.Term, job.Result{State: job.Succeeded}))
+			}
+			if err != nil || !on {
+				t.Fatalf("%+v, %v", j, err)
+			}
+		}
+		if got := to.seen(); len(got) != 0 {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+// TestAlarmOverdueAfterALoss: a run is queued again whose instance died long after the job's next time. It is overdue when no instance
+// takes it then.
+func TestAlarmOverdueAfterALoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New(nil)
+		if _, err := st.Jobs().Change(t.Context(), "backup", job.Define("backup", job.Definition{Schedule: "every 10m", Retries: 1})); err != nil {
+			t.Fatal(err)
+		}
+		var to receiver
+		watch(t, st, func(_ context.Context, _ job.Job, a job.Alarm) error { to.take(a); return nil })
+		time.Sleep(10 * time.Minute)
+		session := claimed(t, st, "backup")
+		for range 23 {
+			time.Sleep(30 * time.Second)
+			if _, err := st.RenewSession(t.Context(), session); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute + 35*time.Second) // it has lapsed, and two looks have found that
+		if j, _, err := st.Jobs().Get(t.Context(), "backup"); err != nil || len(j.Open) != 1 || j.Open[0].State != job.Queued {
+			t.Fatalf("%+v, %v", j, err)
+		}
+		if got := to.seen(); len(got) != 0 {
+			t.Errorf("too early: %q", got)
+		}
+		time.Sleep(25 * time.Second)
+		if got := to.seen(); len(got) != 1 || got[0][:15] != "raised overdue " {
+			t.Errorf("%q", got)
 		}
 	})
 }

@@ -14,7 +14,8 @@ func (s *served) watchJobs(part func(string, func(context.Context) error)) {
 		return // it keeps none
 	}
 	cfg := job.AlarmConfig{
-		Store: jobs, Leases: s.store, Send: jobalarm.Sender(s.store), Clock: s.keeper.Clock(), CallTimeout: s.keeper.Timing().CallTimeout(), Logger: s.host.Log,
+		Store: jobs, Leases: s.store, Send: jobalarm.Sender(s.store), Clock: s.keeper.Clock(),
+		CallTimeout: s.keeper.Timing().CallTimeout(), Takeover: s.keeper.Timing().WorstTakeover(), Logger: s.host.Log,
 	}
 	part("alarms of jobs", func(ctx context.Context) error { return job.WatchAlarms(ctx, cfg) })
 }
