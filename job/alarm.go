@@ -37,6 +37,8 @@ type Alarm struct {
 	// NextTry is when an instance may try to send what they do not know yet, and Tries how often one did.
 	NextTry time.Time `json:"next_try,omitzero"`
 	Tries   int       `json:"tries,omitempty"`
+	// WebhookTries is how often only the job's own webhook did not take it.
+	WebhookTries int `json:"webhook_tries,omitempty"`
 	// Again is the first bad run since it was cleared, for the next alarm: receivers may have closed this one already.
 	Again Run `json:"again,omitzero"`
 }
@@ -108,7 +110,7 @@ func (d *pendingChange) clear() {
 		return
 	}
 	if a.Cleared = d.now; a.Sent { // otherwise its start is still to be sent, and may be under way
-		a.NextTry, a.Tries = d.now, 0
+		a.NextTry, a.Tries, a.WebhookTries = d.now, 0, 0
 	}
 }
 
@@ -155,9 +157,10 @@ func MarkSent(claimed Alarm) Decision {
 		}
 		d := pendingChangeOf(j, now)
 		if !a.Sent {
-			d.Job.Alarm.Sent, d.Job.Alarm.NextTry, d.Job.Alarm.Tries = true, time.Time{}, 0
+			a := &d.Job.Alarm
+			a.Sent, a.NextTry, a.Tries, a.WebhookTries = true, time.Time{}, 0, 0
 			if !a.Cleared.IsZero() {
-				d.Job.Alarm.NextTry = d.now
+				a.NextTry = d.now
 			}
 			return d.Change, nil
 		}
@@ -166,6 +169,18 @@ func MarkSent(claimed Alarm) Decision {
 		if a.Again.State != "" {
 			d.raise(a.Again)
 		}
+		return d.Change, nil
+	}
+}
+
+// noteWebhook counts that only the webhook of a job did not take what was claimed.
+func noteWebhook(claimed Alarm) Decision {
+	return func(j Job, now time.Time) (Change, error) {
+		if a := j.Alarm; a.ID != claimed.ID || a.ID == "" || a.Sent != claimed.Sent {
+			return Change{Job: j, Unchanged: true}, nil
+		}
+		d := pendingChangeOf(j, now)
+		d.Job.Alarm.WebhookTries = claimed.WebhookTries + 1
 		return d.Change, nil
 	}
 }

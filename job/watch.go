@@ -27,8 +27,8 @@ type AlarmConfig struct {
 	Leases lease.Store
 	// Send brings an alarm to the sinks of its job, and returns nil once they have it, or a queue. a.Cleared is zero while it
 	// stands; if it is not, and a.Sent is, this is about its end. Called for several jobs at a time; a repeated call has the
-	// same a.ID. [ErrNoSink] if there are none, [ErrWebhook] if only the job's own webhook does not have it: at the third try it counts as
-	// sent then, as the sinks would wait with that webhook for what comes next. Required.
+	// same a.ID. [ErrNoSink] if there are none, [ErrWebhook] if only the job's own webhook does not have it: at the third such answer it counts as
+	// sent, as the sinks would wait with that webhook for what comes next. Required.
 	Send func(ctx context.Context, j Job, a Alarm) error
 	// Clock of this process. Required.
 	Clock lease.Clock
@@ -207,11 +207,14 @@ func (w *alarmWatcher) attend(ctx context.Context, name string, overdue bool) {
 		err = w.send(ctx, j, a)
 		switch {
 		case errors.Is(err, ErrNoSink) && j.ForgottenBy != "": // no one shows the alarm: nothing keeps the job
-		case errors.Is(err, ErrWebhook) && a.Tries >= webhookTries:
+		case errors.Is(err, ErrWebhook) && a.WebhookTries+1 >= webhookTries:
 			w.log.Warn("an alarm of a job is given up for its webhook; the sinks have it", "job", name, "reason", a.Reason, "ended", a.Sent, "err", err)
 		case err != nil:
 			if a.Tries == 1 && !errors.Is(err, ErrNoSink) {
 				w.log.Warn("an alarm of a job could not be sent; trying again", "job", name, "reason", a.Reason, "err", err)
+			}
+			if errors.Is(err, ErrWebhook) {
+				_, _ = w.change(ctx, name, noteWebhook(a)) // if this fails, it is tried once more
 			}
 			return
 		default:

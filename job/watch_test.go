@@ -371,6 +371,36 @@ func TestAlarmBesideADeadWebhook(t *testing.T) {
 	})
 }
 
+// TestWebhookAfterOthers: tries at which the sinks did not have the alarm yet do not count as those of the webhook.
+func TestWebhookAfterOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New(nil)
+		defined(t, st, "backup", "@daily")
+		var webhook receiver
+		answers := make(chan error, 4)
+		for _, err := range []error{errors.New("no store"), errors.New("no store"), job.ErrWebhook, job.ErrWebhook} {
+			answers <- err
+		}
+		watch(t, st, func(_ context.Context, _ job.Job, a job.Alarm) error {
+			select {
+			case err := <-answers:
+				return err
+			default:
+				webhook.take(a)
+				return nil
+			}
+		})
+		finished(t, st, "backup", job.Failed)
+		time.Sleep(20 * time.Minute)
+		if got := webhook.seen(); len(got) != 1 || got[0][:14] != "raised failed " {
+			t.Errorf("%q", got)
+		}
+		if j, _, err := st.Jobs().Get(t.Context(), "backup"); err != nil || !j.Alarm.Sent || j.Alarm.Tries != 0 || j.Alarm.WebhookTries != 0 {
+			t.Errorf("%+v, %v", j.Alarm, err)
+		}
+	})
+}
+
 // TestForgetWhatIsNotMarked: sinks that may have an alarm get its end before the job goes, though no answer, or a webhook that is dead, left
 // the alarm as not sent. Without sinks it goes soon.
 func TestForgetWhatIsNotMarked(t *testing.T) {
