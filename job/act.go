@@ -93,13 +93,19 @@ func Trigger(who string) Decision {
 	}
 }
 
-// Pause stops the schedule; a run that is on continues, and runs can be triggered.
+// Pause stops the schedule; a run that is on continues, and runs can be triggered. Times were missed that came so long before that an
+// instance would have run them.
 func Pause(who string) Decision {
 	return func(j Job, now time.Time) (Change, error) {
 		if j.Version == 0 || j.PausedBy != "" {
 			return unchanged(j)
 		}
 		d := pendingChangeOf(j, now)
+		if _, on := j.Running(); !on && !j.Next.IsZero() {
+			if last := j.times().Last(j.Next.Add(-1), d.now.Add(-onTime-ms(j.Definition.JitterMS))); !last.IsZero() {
+				d.passOver(last, MissedRun, nobody)
+			}
+		}
 		d.note("paused by "+who, 0)
 		d.Job.PausedBy = who
 		return d.Change, nil
@@ -138,15 +144,18 @@ func Forget(who string) Decision {
 			return Change{}, fmt.Errorf("%w: job %q is running on %s; stop it first", ErrBusy, j.Name, r.Instance.Label())
 		}
 		d := pendingChangeOf(j, now)
-		d.note("forgotten by "+who, 0)
 		a := &d.Job.Alarm
 		if d.Forget = a.ID == "" || !a.Sent && a.Tries == 0 || j.ForgottenBy != ""; !d.Forget {
+			for _, r := range j.Open {
+				d.drop(r, "forgotten by "+who) // their rows stay until the job goes, or with it if it is offered again
+			}
 			d.clear() // receivers would show the alarm for ever
 			d.Job.ForgottenBy, d.Job.Next, d.Job.Open = who, time.Time{}, nil
 			if soon := d.now.Add(firstPause); a.NextTry.After(soon) {
 				a.NextTry = soon // a try that is under way has ended by then
 			}
 		}
+		d.note("forgotten by "+who, 0)
 		return d.Change, nil
 	}
 }

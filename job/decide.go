@@ -226,13 +226,20 @@ func (d *pendingChange) dropReplaced() {
 		if r.State != Queued || r.Trigger != "" {
 			continue
 		}
-		if latest.Attempt == 1 {
-			d.end(latest, Skipped, whyReplaced)
-		} else if latest.Attempt > 1 {
-			d.end(latest, Cancelled, whyReplaced)
+		if latest.Attempt > 0 {
+			d.drop(latest, whyReplaced)
 		}
 		latest = r
 	}
+}
+
+// drop ends a queued run that is not to start, or not again.
+func (d *pendingChange) drop(r Run, why string) {
+	s := Skipped
+	if r.Attempt > 1 {
+		s = Cancelled
+	}
+	d.end(r, s, why)
 }
 
 // start makes the first queued run that may start the running one.

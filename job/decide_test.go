@@ -303,6 +303,42 @@ func TestTriggerAndPause(t *testing.T) {
 	}
 }
 
+// TestPauseAfterMissed: times that came before a job was paused were missed, unless an instance may still have run them.
+func TestPauseAfterMissed(t *testing.T) {
+	b := newBook(t, "0 * * * *")
+	b.now = at("12:00:30")
+	b.apply(Pause("alice"))
+	b.now = at("13:30:00")
+	b.apply(Resume("alice"))
+	b.want("10:00:00 missed", "11:00:00 missed", "12:00:00 skipped", "13:00:00 skipped")
+	b.claim("14:00:00", 1)
+	b.now = at("15:30:00")
+	b.apply(Pause("alice"))
+	if _, on := b.job.Running(); !on || b.job.Ended[MissedRun] != 2 {
+		t.Errorf("paused while a run is on: %+v", b.job)
+	}
+}
+
+// TestForgetEndsWhatIsQueued: the rows of runs that were queued do not stay so when the job waits for its sinks.
+func TestForgetEndsWhatIsQueued(t *testing.T) {
+	b := newBook(t, "0 10 * * *")
+	b.claim("10:00:00", 1)
+	b.finish("10:00:01", Failed)
+	b.apply(ClaimAlarm(new(Alarm)))
+	for range 3 {
+		b.apply(Trigger("bob"))
+	}
+	b.apply(Forget("alice"))
+	if b.job.ForgottenBy != "alice" || len(b.job.Open) != 0 || b.job.Ended[Skipped] != 3 {
+		t.Errorf("%+v", b.job)
+	}
+	for key, r := range b.runs {
+		if r.Trigger != "" && (r.State != Skipped || r.Why != "forgotten by alice") {
+			t.Errorf("%s: %+v", key, r)
+		}
+	}
+}
+
 // A step of the store's clock runs nothing twice, and a change of the schedule neither.
 func TestNothingTwice(t *testing.T) {
 	b := newBook(t, "0 10 * * *")
