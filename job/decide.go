@@ -222,7 +222,7 @@ func (d *pendingChange) dropReplaced() {
 		return
 	}
 	var latest Run
-	for _, r := range d.Job.Open {
+	for _, r := range slices.Clone(d.Job.Open) { // which drop changes in place
 		if r.State != Queued || r.Trigger != "" {
 			continue
 		}

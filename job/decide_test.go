@@ -267,6 +267,14 @@ func TestReplacedRunsDoNotQueueUp(t *testing.T) {
 		t.Errorf("claimed %+v", r)
 	}
 	b.want("10:00:00 cancelled", "11:00:00 succeeded", "12:00:00 skipped", "13:00:00 running")
+
+	b = newBook(t, "0 * * * *", func(d *Definition) { d.Overlap = Replace })
+	b.claim("10:00:00", 1)
+	b.now = at("14:00:01")
+	b.apply(Overlapping(Holder{Term: 1}))
+	b.finish("14:00:02", Succeeded)
+	b.claim("14:00:03", 2)
+	b.want("10:00:00 succeeded", "11:00:00 skipped", "12:00:00 skipped", "13:00:00 skipped", "14:00:00 running")
 }
 
 func TestTriggerAndPause(t *testing.T) {
