@@ -192,19 +192,19 @@ func (j jobs) Get(ctx context.Context, name string) (out job.Job, now time.Time,
 	return out, j.now(), nil
 }
 
-// now is read after what it is compared with, so that nothing in that is later.
+// now is read after a job that it is compared with, so that nothing in that is later, and before a list: what is not in that was not due.
 func (j jobs) now() time.Time { return time.UnixMicro(j.s.clocks.wallMicros()).UTC() }
 
 // List implements [job.Store].
 func (j jobs) List(ctx context.Context, q job.Query) (out []job.Job, now time.Time, err error) {
 	text, args := allJobs, []any{q.After, q.Limit}
-	if q.DueWithin != 0 {
-		text, args = dueJobs, append(args, j.now().Add(q.DueWithin).UnixMilli())
+	if now = j.now(); q.DueWithin != 0 {
+		text, args = dueJobs, append(args, now.Add(q.DueWithin).UnixMilli())
 	}
 	out, err = readAll(ctx, j.s, "listing jobs", text, args, func(scan scanner) (job.Job, error) {
 		return scanJob(scan, "")
 	})
-	return out, j.now(), err
+	return out, now, err
 }
 
 // Runs implements [job.Store].
