@@ -515,9 +515,9 @@ func TestLostAcquisition(t *testing.T) {
 					a.link.Change(func(l *leasetest.Network) { l.Refuse = 1 })
 				}
 				b.run(t, elect.Campaign, elect.Config{Role: "r"}, func(ctx context.Context, _ elect.Term) error { <-ctx.Done(); return nil })
-				time.Sleep(c.down)
-				a.mend()
+				time.Sleep(max(c.down, 10*time.Millisecond))
 				mustResolve(t, store, "r", "b")
+				a.mend()
 				until(t, timing.Timeout-c.down, "the work of a ends", first.ended)
 				if err := <-ended; !errors.Is(err, lease.ErrLost) {
 					t.Errorf("it ended with %v, want ErrLost", err)
