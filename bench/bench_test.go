@@ -63,7 +63,7 @@ func TestNumber(t *testing.T) {
 func TestMachineInShort(t *testing.T) {
 	var w strings.Builder
 	Machine{Processor: "P", Cores: 2, Memory: "24684084 kB", Kernel: "6.18.44-generic", FileSystem: "ext4", Load: "0.10"}.write(&w)
-	if want := "Taken on P, 2 cores, 24 GB of memory, Linux 6.18; files on ext4,"; !strings.HasPrefix(w.String(), want) {
+	if want := "All taken in one run, on  at an unknown commit, on P, 2 cores, 24 GB of memory, Linux 6.18; files on ext4,"; !strings.HasPrefix(w.String(), want) {
 		t.Errorf("%q does not start with %q", w.String(), want)
 	}
 	for given, want := range map[string]string{"1048576 kB": "1 GB", "524288 kB": "524288 kB", "unknown": "unknown"} {
@@ -120,7 +120,7 @@ func TestReportShowsWhatDoesNotHold(t *testing.T) {
 		Figure{Section: "s", Subject: "a", Name: "none wrong", Limited: true},
 		Figure{Section: "s", Subject: "a", Name: "one wrong", Value: 1, Limited: true})
 	var out strings.Builder
-	r.write(&out, false)
+	r.write(&out)
 	lines := strings.Split(out.String(), "\n")
 	has := func(name, text string) bool {
 		return slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, name) && strings.Contains(l, text) })
@@ -176,25 +176,30 @@ func TestMessageIsReadBack(t *testing.T) {
 	}
 }
 
-func TestDocumentReplacesItsBlockOnly(t *testing.T) {
+func TestDocumentReplacesItsBlocksOnly(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "doc.md")
-	begin, end := marks("two")
-	text := "a\n<!-- one: written by bench -doc -->\nkept\n<!-- end of one -->\nb\n" + begin + "\nstale\n" + end + "\nc\n"
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+	block := func(name, text string) string {
+		begin, end := marks(name)
+		return begin + "\n" + text + "\n" + end + "\n"
+	}
+	if err := os.WriteFile(path, []byte("a\n"+block("run", "stale")+block("jobs", "kept")+block("leases", "stale")+"c\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := &Report{Figures: []Figure{
-		{Section: "s", Subject: "a", Name: "new: time, median", Value: 1, Bound: 2},
-		{Section: "s", Subject: "a", Name: "new: time, worst", Value: 3, Bound: 2},
+	r := &Report{Machine: Machine{Commit: "abc", Date: "2026-01-02"}, Figures: []Figure{
+		{Section: "cost", Subject: "a", Name: "new: time, median", Value: 1, Bound: 2},
+		{Section: "cost", Subject: "a", Name: "new: time, worst", Value: 3, Bound: 2},
 	}}
-	if err := r.document(path, "two"); err != nil {
+	if err := r.document(path); err != nil {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(path)
-	if got := string(data); err != nil || !strings.Contains(got, "kept") || strings.Contains(got, "stale") || !strings.Contains(got, "|**s**|a|new: time, median|1.00|≤ 2.00|||\n|||… worst|3.00|**≤ 2.00**|||\n") || !strings.HasSuffix(got, end+"\nc\n") {
+	_, end := marks("leases")
+	if got := string(data); err != nil || !strings.Contains(got, "kept") || strings.Contains(got, "stale") || !strings.Contains(got, "on 2026-01-02 at abc") ||
+		!strings.Contains(got, "|**cost**|a|new: time, median|1.00|≤ 2.00|||\n|||… worst|3.00|**≤ 2.00**|||\n") || !strings.HasSuffix(got, end+"\nc\n") {
 		t.Errorf("%v: the document is\n%s", err, data)
 	}
-	if err := r.document(path, "three"); err == nil {
+	r.Figures[0].Section = "rate" // of queues
+	if err := r.document(path); err == nil {
 		t.Error("a block that is not there was written")
 	}
 }

@@ -25,6 +25,9 @@ type Machine struct {
 	FileSystem string `json:"file_system"`
 	// Fsync is how long the disk takes for 4 KiB appended and synced.
 	Fsync time.Duration `json:"fsync_ns"`
+	// Commit of the source, and Date when the run began, UTC.
+	Commit string `json:"commit"`
+	Date   string `json:"date"`
 	// Load of the last minute when the run began: others share the machine.
 	Load     string            `json:"load"`
 	Versions map[string]string `json:"versions"`
@@ -38,6 +41,10 @@ func describeMachine() Machine {
 		Memory: field("/proc/meminfo", "MemTotal"), Kernel: firstWords("/proc/sys/kernel/osrelease", 1),
 		Load: firstWords("/proc/loadavg", 1), Versions: map[string]string{"go": runtime.Version(), "etcd": moduleVersion("go.etcd.io/etcd/server/v3"),
 			"river": moduleVersion("github.com/riverqueue/river")},
+	}
+	m.Date = time.Now().UTC().Format(time.DateOnly)
+	if out, err := exec.Command("git", "rev-parse", "--short=8", "HEAD").Output(); err == nil {
+		m.Commit = strings.TrimSpace(string(out))
 	}
 	dir := b.TempDir()
 	var fs syscall.Statfs_t
@@ -58,8 +65,8 @@ func describeMachine() Machine {
 }
 
 func (m Machine) write(w io.Writer) {
-	fmt.Fprintf(w, "Taken on %s, %d cores, %s of memory, Linux %s; files on %s, where 4 KiB are synced in %v (median);\nload %s at the start.",
-		m.Processor, m.Cores, inGigabytes(m.Memory), majorMinor(m.Kernel), m.FileSystem, m.Fsync.Round(time.Microsecond), m.Load)
+	fmt.Fprintf(w, "All taken in one run, on %s at %s, on %s, %d cores, %s of memory, Linux %s; files on %s, where 4 KiB are synced in %v (median);\nload %s at the start.",
+		m.Date, cmp.Or(m.Commit, "an unknown commit"), m.Processor, m.Cores, inGigabytes(m.Memory), majorMinor(m.Kernel), m.FileSystem, m.Fsync.Round(time.Microsecond), m.Load)
 	for _, name := range []string{"postgres", "redis", "sqlite", "etcd", "river", "go"} {
 		if v := m.Versions[name]; v != "" {
 			fmt.Fprintf(w, " %s: %s.", name, v)

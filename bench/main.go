@@ -19,8 +19,7 @@ type options struct {
 	rounds int      // measurements per figure, where each takes long
 	crowd  int      // instances on one PostgreSQL
 	json   string   // file for the figures
-	doc    string   // file to put the tables into …
-	block  string   // … and which block of it
+	doc    string   // file to put the tables into
 	from   string   // file of figures to show instead of taking any
 	drains int      // measurements per figure of a queue, the cache or the monitor
 	fails  int      // outages and switchovers of a shard to measure, each with new processes
@@ -40,8 +39,7 @@ func main() {
 	flag.IntVar(&o.drains, "drains", 3, "measurements per figure of a queue, the cache or the monitor")
 	flag.IntVar(&o.fails, "fails", 6, "outages and switchovers of a shard to measure of each kind")
 	flag.StringVar(&o.json, "json", "results.json", "file to write the figures to, \"\" for none")
-	flag.StringVar(&o.doc, "doc", "", "Markdown file to put the tables into")
-	flag.StringVar(&o.block, "block", "figures", "`name` of the block of that file that the tables replace: it stands between the lines \"<!-- name: written by bench -doc -->\" and \"<!-- end of name -->\"")
+	flag.StringVar(&o.doc, "doc", "", "Markdown file to put the tables into, those of each group between its lines \"<!-- group: written by bench -doc -->\" and \"<!-- end of group -->\"")
 	flag.StringVar(&o.from, "from", "", "show the figures of this file instead of taking any")
 	flag.Parse()
 	// What starts real servers asks testing.Short; after Parse, so that -h shows no flags of tests.
@@ -69,11 +67,11 @@ func run(ctx context.Context, o options) error {
 		r = measure(ctx, o)
 	}
 	if o.doc != "" {
-		if err := r.document(o.doc, o.block); err != nil {
+		if err := r.document(o.doc); err != nil {
 			return err
 		}
 	}
-	r.write(os.Stdout, false)
+	r.write(os.Stdout)
 	return nil
 }
 

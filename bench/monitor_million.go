@@ -66,7 +66,7 @@ func million(ctx context.Context, b *bed, o options, r *Report) {
 	r.add(Figure{Section: "million", Subject: "postgres", Name: "instance, its intake included, of one core", Value: u.share("instance"), Unit: "%", Bound: 25},
 		Figure{Section: "million", Subject: "postgres", Name: "PostgreSQL, of one core", Value: u.share("server"), Unit: "%"},
 		Figure{Section: "million", Subject: "postgres", Name: "resident memory of the instance", Value: float64(residentMemory(in.pid())) / mib, Unit: "MiB", Bound: 300},
-		Figure{Section: "million", Subject: "postgres", Name: "false alarms", Value: in.metric(`turns_total{turn="ONSET"}`), Limited: true, Count: millionSources},
+		Figure{Section: "million", Subject: "postgres", Name: "false alarms", Value: in.mustMetric(b, `transitions_total{transition="ONSET"}`), Limited: true, Count: millionSources},
 		Figure{Section: "million", Subject: "postgres", Name: "write-ahead log of a heartbeat", Value: float64(written.wal) / float64(got.Count), Unit: "B"},
 		Figure{Section: "million", Subject: "postgres", Name: "updates that touch no index", Value: 100 * float64(written.hot) / float64(max(1, written.updated)), Unit: "%"},
 		Figure{Section: "million", Subject: "postgres", Name: "size of a source with its indexes", Value: float64(written.size) / millionSources, Unit: "B"})

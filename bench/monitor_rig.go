@@ -53,6 +53,13 @@ func (in *instance) metric(name string) float64 {
 	return v
 }
 
+// mustMetric is for a figure: the run ends if there is no such metric.
+func (in *instance) mustMetric(b *bed, name string) float64 {
+	v, err := metric(in.address, "understudy_monitor_"+name)
+	b.check(err, "reading a metric of the monitor")
+	return v
+}
+
 // alarm is what came of one outage.
 type alarm struct {
 	source  string

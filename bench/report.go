@@ -55,13 +55,19 @@ func (r *Report) add(figures ...Figure) {
 	}
 }
 
-// write prints the report as one Markdown table. A cell that repeats the one above it is empty, and "…" stands for the
-// same beginning of a name. With judged, only figures that have a bound or something beside them are shown.
-func (r *Report) write(w io.Writer, judged bool) {
+// write prints the whole report.
+func (r *Report) write(w io.Writer) {
 	r.Machine.write(w)
-	fmt.Fprint(w, "\n||of|what|measured|bound|beside|n|\n|-|-|-|-|-|-|-|\n")
+	fmt.Fprintln(w)
+	writeTable(w, r.Figures, false)
+}
+
+// writeTable prints figures as a Markdown table. A cell that repeats the one above it is empty, and "…" stands for the
+// same beginning of a name. With judged, only figures that have a bound or something beside them are shown.
+func writeTable(w io.Writer, figures []Figure, judged bool) {
+	fmt.Fprint(w, "||of|what|measured|bound|beside|n|\n|-|-|-|-|-|-|-|\n")
 	var above Figure
-	for _, f := range r.Figures {
+	for _, f := range figures {
 		bound, peer, n := f.cells()
 		if judged && bound == "" && peer == "" {
 			continue
@@ -122,26 +128,54 @@ func (r *Report) save(path string) error {
 	return os.WriteFile(path, append(data, '\n'), 0o644)
 }
 
-// marks are the lines of a document between which a block of tables stands.
+// marks are the lines of a document between which a block stands.
 func marks(block string) (begin, end string) {
 	return "<!-- " + block + ": written by bench -doc -->", "<!-- end of " + block + " -->"
 }
 
-// document puts the report into a block of a Markdown file.
-func (r *Report) document(path, block string) error {
+// document writes into a Markdown file what the figures were taken on, block "run", and the tables of each group that has any.
+func (r *Report) document(path string) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
+	var text strings.Builder
+	r.Machine.write(&text)
+	page, err := replaceBlock(string(data), "run", text.String())
+	for group, figures := range r.groups() {
+		if err == nil && len(figures) > 0 {
+			text.Reset()
+			writeTable(&text, figures, true)
+			page, err = replaceBlock(page, group, text.String())
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("bench: %s: %w", path, err)
+	}
+	return os.WriteFile(path, []byte(page), 0o644)
+}
+
+// groups are the figures of each group of sections.
+func (r *Report) groups() map[string][]Figure {
+	of := map[string]string{"jobs": "jobs"} // one table of three sections
+	for _, s := range sections() {
+		of[s.name] = s.group
+	}
+	out := map[string][]Figure{}
+	for _, f := range r.Figures {
+		out[of[f.Section]] = append(out[of[f.Section]], f)
+	}
+	return out
+}
+
+func replaceBlock(page, block, text string) (string, error) {
 	begin, end := marks(block)
-	before, rest, begun := strings.Cut(string(data), begin+"\n")
+	before, rest, begun := strings.Cut(page, begin+"\n")
 	_, after, ended := strings.Cut(rest, end)
 	if !begun || !ended {
-		return fmt.Errorf("bench: %s lacks the line %q or %q", path, begin, end)
+		return "", fmt.Errorf("it lacks the line %q or %q", begin, end)
 	}
-	var tables strings.Builder
-	r.write(&tables, true)
-	return os.WriteFile(path, []byte(before+begin+"\n\n"+tables.String()+"\n"+end+after), 0o644)
+	return before + begin + "\n\n" + text + "\n" + end + after, nil
 }
 
 // load reads what save wrote; an empty report for no path.

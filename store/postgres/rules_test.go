@@ -259,3 +259,21 @@ func TestOldestServer(t *testing.T) {
 		}
 	}
 }
+
+// A row that is found by its key is not looked for by its session: see common.sql.
+func TestKeysAreFoundByKey(t *testing.T) {
+	wrong := regexp.MustCompile(`key = \S+\s+AND (\w\.)?session = p_session AND (\w\.)?session <> ''`)
+	files, err := filepath.Glob("functions/*.sql")
+	if err != nil || len(files) < 20 {
+		t.Fatal(files, err)
+	}
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := wrong.Find(text); found != nil {
+			t.Errorf("%s: %s", name, found)
+		}
+	}
+}

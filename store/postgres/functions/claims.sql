@@ -191,7 +191,7 @@ DECLARE
 BEGIN
     PERFORM {{rules}}.configure_key_statement(p_lock_timeout_ms);
     SELECT array_agg(l.tid), coalesce(array_agg(k.key), '{}') INTO v_tids, v_keys FROM unnest(p_keys, p_terms) k (key, term), LATERAL (
-        SELECT c.ctid AS tid FROM {{schema}}.claim c WHERE c.space = p_space AND c.key = k.key AND c.session = p_session AND c.session <> ''
+        SELECT c.ctid AS tid FROM {{schema}}.claim c WHERE c.space = p_space AND c.key = k.key AND c.session = p_session AND p_session <> ''
            AND c.term = k.term AND NOT c.in_step FOR NO KEY UPDATE) l;
     t := {{schema}}.clock();
     IF NOT {{rules}}.is_alive(p_session, t) THEN
@@ -214,7 +214,7 @@ DECLARE
 BEGIN
     PERFORM {{rules}}.configure_key_statement(p_lock_timeout_ms);
     v_tids := ARRAY(SELECT l.tid FROM unnest(p_keys, p_terms) k (key, term) LEFT JOIN LATERAL (
-        SELECT c.ctid AS tid FROM {{schema}}.claim c WHERE c.space = p_space AND c.key = k.key AND c.session = p_session AND c.session <> ''
+        SELECT c.ctid AS tid FROM {{schema}}.claim c WHERE c.space = p_space AND c.key = k.key AND c.session = p_session AND p_session <> ''
            AND c.term = k.term FOR NO KEY UPDATE) l ON true);
     t := {{schema}}.clock();
     PERFORM {{rules}}.scan_by_ctid_only(true);
@@ -246,7 +246,7 @@ DECLARE
 BEGIN
     PERFORM {{rules}}.configure_key_statement(p_lock_timeout_ms);
     v_tids := ARRAY(SELECT l.tid FROM unnest(p_keys, p_terms) k (key, term), LATERAL (
-        SELECT c.ctid AS tid FROM {{schema}}.claim c WHERE c.space = p_space AND c.key = k.key AND c.session = p_session AND c.session <> ''
+        SELECT c.ctid AS tid FROM {{schema}}.claim c WHERE c.space = p_space AND c.key = k.key AND c.session = p_session AND p_session <> ''
            AND c.term = k.term FOR NO KEY UPDATE) l);
     t := {{schema}}.clock();
     v_interrupted := ARRAY(SELECT x.in_step FROM unnest(v_tids) k (tid), LATERAL (

@@ -12,6 +12,8 @@
 --     update. What needs a session to stay alive takes FOR KEY SHARE, which blocks only its end.
 --   * What goes by what the caller saw is a compare-and-set: the row is locked, compared with that, and only then
 --     written. (Renewals, the end of a session and the request for a release go by a row as it is.)
+-- A row is found by its key, and then has to be the session's: "p_session <> ''" and not "session <> ''" there, or a plan that was
+-- made while the table was small may go through all rows of the session, by the index that has this condition.
 -- Two functions do not lock before they decide: a request for a lease that is held, which a plain read can refuse (acquire, its first pass),
 -- and a renewal that is far from its deadline (renew_session).
 

@@ -191,7 +191,7 @@ BEGIN
     PERFORM {{rules}}.configure_statement(p_lock_timeout_ms);
     PERFORM set_config('plan_cache_mode', 'force_generic_plan', true); -- as in acquire
     SELECT * INTO l FROM {{schema}}.lease
-     WHERE space = p_space AND key = p_key AND session = p_session AND session <> '' AND term = p_term FOR NO KEY UPDATE;
+     WHERE space = p_space AND key = p_key AND session = p_session AND p_session <> '' AND term = p_term FOR NO KEY UPDATE;
     IF NOT FOUND AND p_space IS NOT NULL THEN
         RETURN false;
     END IF;

@@ -59,7 +59,7 @@ BEGIN
     SELECT array_agg(c.tid), array_agg(c.term), array_agg(c.done), array_agg(c.interrupted), array_agg(c.blocked) INTO v_tid, v_term, v_done, v_interrupted, v_was_blocked
       FROM unnest(p_keys) k (key) LEFT JOIN LATERAL (
         SELECT c.ctid AS tid, c.term, c.done, c.interrupted, c.blocked IS NOT NULL AS blocked FROM {{schema}}.claim c
-         WHERE c.space = v_space AND c.key = k.key AND c.session = p_session AND c.session <> '' FOR NO KEY UPDATE) c ON true;
+         WHERE c.space = v_space AND c.key = k.key AND c.session = p_session AND p_session <> '' FOR NO KEY UPDATE) c ON true;
     t := {{schema}}.clock();
     v_lives := {{rules}}.is_alive(p_session, t);
 
