@@ -61,9 +61,10 @@ func guardScript(t *testing.T, timeout, call, grace string) func(api, name strin
 // longCall and longGrace are for a starved machine.
 const longCall, longGrace = "call=60 ", "grace=60 "
 
-// sleeper is a command that writes its process ID to the file and sleeps.
+// sleeper is a command that writes its process ID to the file and sleeps. It keeps no output open, for whose end a test that
+// fails would wait.
 func sleeper(file string) []string {
-	return []string{"sh", "-c", `echo $$ >"$1.new"; mv "$1.new" "$1"; exec sleep 1000`, "sleeper", file}
+	return []string{"sh", "-c", `exec >/dev/null 2>&1; echo $$ >"$1.new"; mv "$1.new" "$1"; exec sleep 1000`, "sleeper", file}
 }
 
 func processIn(t *testing.T, file string) (pid int) {
