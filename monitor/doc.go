@@ -45,7 +45,9 @@
 //     a source overdue that was not, or end what inhibits its alarm, it is also a line of [Check.IsStricterThan], and of
 //     its copy in "monitor_configure", store/postgres/functions/monitor_config.sql. A source whose alarm stands is not evaluated
 //     before the [Evaluation].Due of its Onset, unless a heartbeat comes, its check changes or an operator acts. The judge
-//     of sim/monitor_judge.go has to know each option of the rule.
+//     knows most options that move a deadline (sim/monitor_rule.go, monitor_calm.go), not DependsOn and Maintenance: give it
+//     yours, and a check that uses it in monitor_world.go. An option that names a label also has a part in [Check.MovesFromParent]
+//     and its copy in SQL.
 //     One that inhibits alarms is asked in inhibit (inhibit.go) and, if it says something of a parent, in readParents (detect.go).
 //     Maintenance is also asked in remindOfAlarms (reminders.go), DependsOn is not. Neither is asked where a new option has to
 //     decide: hasRecovered and evaluateDown (rule.go: an alarm that stands goes on, and so does RetireAfter) and groupReport
@@ -69,15 +71,16 @@
 //
 // A new fact about a source is a field of [Facts] (facts.go), and each store fills it in: factRow in
 // store/sqlite/monitor_due.go, scanCandidate in store/postgres/monitor_detection.go, and step.facts in
-// internal/memstore/checks/memory.go. What a rule needs of other sources is read as [Parent] is: by a method of Detection (store.go,
-// its limits in validated.go) in each store and in monitortest, which detect.go asks and sim/monitor_node.go passes on.
+// internal/memstore/checks/memory.go. What a rule needs of other sources is read as [Parent] is, or, to know whether they are silent, as
+// [Candidate]: by a method of Detection (store.go, its limits in validated.go) in each store and in monitortest, which detect.go asks and sim/monitor_node.go passes on.
 //
 // # Clocks
 //
 // Silence is judged by when heartbeats were received, on the monitor's own clock, [StoreTime]: the store's clock,
 // except that it never goes back. Each intake path ([PathStatus]) is known to have worked until its last probe. A
 // blind period, in which a path could not receive because no instance received, the store was down or a router did not
-// answer, counts against no source. While heartbeats are received and only watchers are down, nothing is blind: alarms are late. Neither does a forward step of the store's clock, which looks the same.
+// answer, counts against no source. A forward step of the store's clock looks the same, and counts against none either. While
+// heartbeats are received and only watchers are down, nothing is blind: alarms are late.
 //
 // # The rule
 //
@@ -99,8 +102,10 @@
 // comes before a time of a schedule counts for it if it is early by no more than the grace, and at most one minute, and no time
 // before is nearer: clocks differ. A run does not count as overrun if its path was blind meanwhile: silence will tell.
 //
-// An alarm ends with a heartbeat, with a change of its check's times by which the source is not overdue, or with its source. A
-// pause, maintenance or a parent's outage that begins while it stands does not end it. The alarm of a source that flaps ends once it has been well for [Check].Steady. A blind period, a resume or the start of a run is no sign of life.
+// An alarm ends with a heartbeat that leaves nothing wrong (not with a failure or the start of a run), with a change of its check's
+// times by which the source is not overdue, or with its source. A pause, maintenance or a parent's outage that begins while it stands
+// does not end it. The alarm of a source that flaps ends once it has been well for [Check].Steady. A blind period, a resume or the start
+// of a run is no sign of life.
 //
 // # What it promises
 //
@@ -108,8 +113,8 @@
 // request ID, each stored for every sink in the transaction that changes the source, unless the alarm is held for its group: then
 // ReportGroup stores one ONSET and one ABATED of the group, or those of its members; package dispatch delivers them at
 // least once, in order per source. ApplyChanges is a compare-and-set on the source, its last heartbeat and its check: a heartbeat that
-// arrives in between undoes the judgement, whichever instance made it. ReportGroup is one on what is held, and on what stands, of the group. Its parent, its path and the maintenance window were
-// so when it was judged, which may be a moment ago. An instance that dies costs its sources the first window of its claims and
+// arrives in between undoes the judgement, whichever instance made it. ReportGroup is one on what is held, and on what stands, of the group. The parent,
+// path and maintenance window of a source were so when it was judged, which may be a moment ago. An instance that dies costs its sources the first window of its claims and
 // claim.PollInterval, and groups and reminders the same if it was the one that sweeps.
 //
 // # What it does not promise

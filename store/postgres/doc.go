@@ -13,7 +13,8 @@
 //   - the first start or renewal of a session on a connection, which rehearses a hand-over (functions/README.md), and the first Enqueue on it;
 //   - lists of jobs and tokens: one reads the clock.
 //
-// A change of a job or token is a transaction of several round trips, two for a job: Go decides, while an advisory lock keeps
+// A change of a job or token is a transaction of several round trips, two for a job: Go decides what becomes of it (a job's lease is still given
+// by the function acquire, in the first round trip), while an advisory lock keeps
 // others from the same job, or from all tokens. One that acquires a job's lease has also locked the lease, its own session and
 // that of the holder before. A process that stops or is cut off in between keeps these locks until its call would have ended, or
 // its session ends: then the server ends its connection (bound_transaction in common.sql), and it gets lease.ErrUnavailable or
@@ -38,7 +39,8 @@
 //
 // # Where things are
 //
-// A method and its function have files and names that match, mostly: ClaimKeys (claims.go) calls claim_keys
+// The ports are methods of Store, or of a type that has it (claims, queue, queueAdmin, monitors, registry, commands, jobs, tokens),
+// which Store returns. A method and its function have files and names that match, mostly: ClaimKeys (claims.go) calls claim_keys
 // (functions/claims.sql), UpdateRow of shards (shard_registry.go) shard_update_row (functions/shard.sql).
 //
 //	port                              Go                                          functions/
@@ -96,12 +98,13 @@
 //	taken       it gives one (vacant, successor, or lapsed: the holder's session), and assign_lease writes the new term
 //
 // A session has lapsed if it was ended, its deadline has passed, or p_waited says so: any of the three is enough here. p_waited is an
-// argument: the contender has counted the holder's whole timeout (T) by its own clock. [lease.Expectation.Permits] is the same rule for
-// the stores that decide in Go: both change together.
+// argument: the contender has counted the holder's whole timeout (T) by its own clock. The same rule is
+// [lease.Expectation.Permits] (SQLite, memory) and store/redis/scripts/lease_acquire.lua: all three change together.
 //
 // That the contender's own clock agrees is decided before, in Go: it sends no request before it has counted the remaining time
 // (lease/takeoverpolicy.go). Who of those that wait asks first is decided there too (Contender.turn in lease/contender.go, by the place
-// in the waiting list, count_waiting in lease.sql): an order of them by anything else belongs there, in that list and in Waiters. A step forward of the server's clock by more than T
+// in the waiting list, count_waiting in lease.sql). That is only an order of asking: the first who asks gets the lease, and acquire in
+// entry/lease.sql takes no turn. An order that must hold belongs in acquisition_reason and its copies as well. A step forward of the server's clock by more than T
 // ends every session, but gives no lease away early; a step back delays a takeover by T at most.
 //
 // Of claims the server's clock decides alone. A ready key whose holder has lapsed can be claimed at once, unless a step is in
