@@ -111,9 +111,10 @@
 //
 // No instance knows what the others do with a key: a [Config] holds for one instance. For a limit per key and time
 //
-//   - each store counts in [Queue].Exchange ("A new column of a key" in store/postgres/functions/README.md), and tells the
-//     count in a field of Assignment. It starts the step all the same: sim/queue_judge.go calls it a breach if a key is
-//     released while a message waits;
+//   - each store counts in [Queue].Exchange ("A new column of a key" in store/postgres/functions/README.md): results whose
+//     Attempt says that something was sent, not starts; and tells in a field of Assignment the count and when it falls. It
+//     starts the step all the same: sim/queue_judge.go calls it a breach if a key is released without a result while a
+//     message waits;
 //   - for [Send], handleAssignment queues a result: Delayed, RetryLater, a Wait, the reason in Detail, and one Attempt less,
 //     as recordUnsent does;
 //   - for [Resolve], the target is asked first; beforeSend then answers Busy with RetryAfter instead of having it sent.

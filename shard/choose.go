@@ -29,8 +29,8 @@ type choice struct {
 }
 
 // choosePrimary returns the node to promote: live, a member, synchronised, of the shard's own
-// lineage; one that was not tried yet, then with the highest transaction id, then the highest priority, then the
-// lowest id. One that an operator names and forces need only be live. unfit says of each node that does not qualify why. While
+// lineage; one that failed fewer than two times, then with the highest transaction id, then the fewest tries, the highest
+// priority, the lowest id. One that an operator names and forces need only be live. unfit says of each node that does not qualify why. While
 // the store lacks the latest decision (lostDecisions), only a node that an operator names and forces is chosen.
 func choosePrimary(v View, c choice) (best string, unfit []Unfit) {
 	type fit struct {

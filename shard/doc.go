@@ -28,13 +28,15 @@
 // # Who is the primary
 //
 // The shard's [Row] names it, and an epoch, which only grows. The row changes by
-// compare-and-set alone ([Registry.UpdateRow]). A node is opened for writes only after
+// compare-and-set alone ([Registry.UpdateRow]). A node becomes the primary, and is opened for writes, only after
 // its agent
 //
 //   - has promoted it while it was fenced,
 //   - holds the shard's lease, under a session that it renews only after the node
 //     has answered a write probe, and
-//   - has written itself into the row, under the epoch of the plan that names it.
+//   - has written itself into the row, under the epoch of the plan that names it (at a bootstrap or resumption a new one).
+//
+// One that the row names already is opened again with the lease alone, after [Decide] was asked again.
 //
 // A plan that was replaced by a later one has lost the right to the last step: so at
 // most one node is opened per epoch, whatever its agents and orchestrators do.

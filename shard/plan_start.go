@@ -151,8 +151,8 @@ const (
 )
 
 // replacePlan starts a plan under a new epoch in the place of one that got stuck. Nothing
-// that was sent under the old epoch counts any more; a node that was tried, and did not become the primary, is tried
-// last. That the orchestrator died says nothing about its node.
+// that was sent under the old epoch counts any more; a node that was tried, and did not become the primary, goes
+// behind its equals, and after a second try behind all. That the orchestrator died says nothing about its node.
 func (t planner) replacePlan(why, tried string) Action {
 	old := *t.view.Row.Plan
 	next := old

@@ -12,8 +12,8 @@
 //	             primary that the agent was started beside, once others may replace it (closeWithoutLease);
 //	             detaches a replica whose agent is without the store (detachWithoutStore)
 //	lease        keeps a session while the node is, or becomes, the primary (sessions, by package lease's keeper,
-//	             renewed only after a write probe), takes and releases the shard's lease (shardLease), and
-//	             judges whether anybody's lease can be taken (leaseWatch)
+//	             renewed only after a write probe), notices that the shard's lease was lost (shardLease.update; tasks of the
+//	             reconciler take and release it), and judges whether anybody's lease can be taken (leaseWatch)
 //	promises     lets a primary continue while the store is down
 //	otherShards  lets the components from peer to save run only when the store takes its record, and no other shard has the node
 //	peer         asks whether the primary answers, when that is another node (peerProbe)
@@ -38,9 +38,11 @@
 //  3. orchestrator gives the view to [shard.NextAction], if it may act (mayAct: the view is fresh, no promise forbids it,
 //     and after a gap everyone has had T to report again). Only members' agents orchestrate: others get an empty Action.
 //  4. [shard.Judge] (shard/judge.go) decides whether the primary can be replaced. It can be on one signal that is proof
-//     ([shard.Finding].Proved): its agent saw the process end, or its fence is closed and it is quarantined, has been loading
-//     for T, or its agent has been gone for T. Otherwise there must be two signals and no veto: the session has lapsed, and
-//     no member's agent gets an answer from the primary; a replica that still hears from it is a veto (secondOpinion).
+//     ([shard.Finding].Proved): its agent saw the process end, or its fence is closed and it is quarantined, it loads and the
+//     lease could be taken for T, or its agent has been gone for T. Otherwise there must be two signals and no veto: the session
+//     has lapsed, and no member's agent gets an answer from the primary; a replica that still hears from it is a veto
+//     (secondOpinion). If all are refused, that is enough. If it is only silent, judgeSilence also wants an armed fence, silence
+//     for FenceDelay, and too few replicas that may still acknowledge; without the first or the last it is Stuck.
 //  5. planner.next (shard/planner.go) fails a plan under way if the store has lost what was decided last (lostDecisions).
 //     Without a plan, it starts or refuses an operator's request (startRequested), or blocks a failover for lost decisions.
 //     Otherwise startAutomatic (shard/plan_start.go) starts one, unless failover is paused, the shard is flapping, a failover
@@ -106,8 +108,8 @@
 //	LaterBetterCandidate (shard/choose.go)  a node that is being promoted gives way (promote.go)
 //
 // longerCopy (shard/decide.go), which also keeps a restarted primary closed, does not call unfitReason at all: it compares
-// data, also with nodes of priority 0. MaxLag can do without these, as a node that has as much as the primary does not lag. A new
-// condition of a node, such as its zone, must go there as well: otherwise a primary stays closed for a node that is never promoted.
+// data, also with nodes that are never promoted (priority 0). It stays so for any new condition of a node, such as its zone: a
+// primary that skipped such a node would continue with less than a member has; it is closed until an operator chooses.
 //
 // # Where a setting goes
 //
@@ -127,7 +129,7 @@
 // A setting of one node that the others must know goes the way of Priority: Config, record.go, [shard.Record], choose.go, and
 // then api (apitype/shard.go, shardview.go, shardmetrics.go, openapi.json), internal/doctor/shards.go, cmd/understudy/shardshow.go
 // and web/nodes.js. A field of Row goes the way of Paused (grep for it): shard (row.go, admin.go, checks), the same files of api and
-// shards.go there, internal/attention, cmd/understudy, web, docs. shard/shardtest proves that stores keep both kinds.
+// shards.go, shardwrite.go and client/shards.go there, internal/attention, shard/sentinel, cmd/understudy, web, docs. shard/shardtest proves that stores keep both kinds.
 //
 // Two settings exist for how long a primary may be silent or gone: T (Timing.Timeout), after which its session has lapsed,
 // and [Config].RestartGrace, in which its process may be back before its death is reported. leaseWatch only reports when a
