@@ -38,7 +38,7 @@
 //
 // When a voter has a fresh copy, the candidate releases its voters and asks for that (field awaitingCopy): the
 // candidacy ends with the [Update], without a fetch. From a voter that refuses, the candidate also requests a copy that has expired
-// by its own clock, if that is newer than the one here and a request that waits accepts its expiry (requestOldCopy): by the voter's
+// by its own clock, if that expires later than the one here and a request that waits accepts its expiry (requestOldCopy): by the voter's
 // clock it may be fresh. This copy answers those requests; the election continues.
 //
 // No peer owns a key: any member may stand for it, and outranks (vote.go) decides between two
@@ -51,7 +51,8 @@
 // updateTrust finds it past), because of another peer's fetch in a higher term or of a removal, when this peer stops or the
 // call has ended with its trust (abandonFetch), and when this peer's storage is lost (handleLost).
 //
-// A peer that is cut off while its links still look up aborts its fetch at trustEnd and stands again. After maxRounds elections
+// A candidate whose links are down ends with its first election: startCandidacy finds no quorum. A peer that is cut off while its
+// links still look up aborts its fetch at trustEnd and stands again. After maxRounds elections
 // that nobody won, the last with too few answers (electionTimedOut), it counts as partitioned and refuses requests with
 // [Partitioned], until a majority answers its pings (handlePong).
 //
@@ -70,17 +71,17 @@
 // # Where to add an option
 //
 // A duration that the rules need is a field of [Timings], with its default in WithDefaults and its bounds in
-// Validate; anything else that they need is a field of [Setup]. How long a stale copy may be served concerns package
-// cache alone, which says it in Get.MinExpire: Config (cache/config.go, validate.go), Peer.Get (peer.go), handleRequest
-// (clients.go) and find (api/cacheget.go). Bytes, value sizes and calls at once are
+// Validate; anything else that they need is a field of [Setup]. How long a stale copy may be served concerns no
+// rule here: package cache raises Get.MinExpire in Peer.Get (peer.go) and handleRequest (clients.go), leaves older copies out in Peek,
+// which find (api/cacheget.go) reads for only-if-cached, and declares it in Config (config.go, validate.go). Bytes, value sizes and calls at once are
 // bounded by package cache; counts of active keys, failures, removals and waiting requests here. Package cache takes all
 // options from cache.Config, and internal/settings declares flag, YAML key and help in one place (and example.yaml, of which
 // docs/understudy.yaml is made), with a line in Cache.timings or Cache.Peer: without it a key has no effect. A field of Setup is
 // copied in cache/peer.go. What must be remembered of an idle key is a field of [Entry]; what others must know of a
 // candidate, of [Question] and cache/wire.
 //
-// A fetch in spite of a fresh copy needs a Question.MinExpire above that copy's expiry (minPeerExpire, newQuestion). So far
-// only a refresh that waits asks for one. For a fetch that nobody waits for, add a field to key, include it in minPeerExpire, and
+// A fetch in spite of a fresh copy needs a Question.MinExpire of at least that copy's expiry (minPeerExpire, newQuestion). So far
+// a refresh that waits asks for one, and a question where a copy elsewhere expires too late to be believed. For a fetch that nobody waits for, add a field to key, include it in minPeerExpire, and
 // clear it where wanted is cleared. Also change handleGet, which sets wanted for a stale copy only, and handleFetchReq, which
 // answers with a fresh copy; all other places compare with minPeerExpire.
 //

@@ -81,7 +81,7 @@ func (a *app) withAPIOn(ctx context.Context, running bool, open func(context.Con
 	return withAdvice(a.nameStore(inProcessError(a.serveInProcess(ctx, st, running, f))))
 }
 
-// serverClient returns a client of the server that the flags name. Nothing is sent yet.
+// serverClient returns a client of the server that resolveEndpoint chose. Nothing is sent yet.
 func (a *app) serverClient() (*client.Client, error) {
 	a.warnOfVariables()
 	if a.serverErr != nil {

@@ -29,7 +29,7 @@
 // A command that reads or changes something calls the API, through api/client. The exceptions:
 //
 //   - These open the store themselves: the commands that run something on it, "doctor" and "store …". needStore (endpoint.go)
-//     refuses them with --server, and if the environment names only a server.
+//     refuses them with --server, and if the environment names only a server; the --server of "doctor" names servers to ask as well.
 //   - "source beat" calls a server's API with --server, and else stores the heartbeat itself (sourcebeat.go).
 //   - "cache …" calls the API of a cache peer: the one at --server, else at $UNDERSTUDY_CACHE_HTTP or $UNDERSTUDY_SERVER, else this host's
 //     (cache.go). "cache get" also speaks the cache's own protocol (tcp://…), "cache serve" needs no store, and "cache keygen" and
@@ -58,10 +58,11 @@
 //     (internal/settings/env.go): otherwise commands warn that it is unknown.
 //   - One about the campaign of "role run", as --holders, is a field of settings.Role, named in the Bind of roleRunCommand and passed to
 //     elect.Config in roleRun (rolerun.go) and in internal/server/roles.go, checked in internal/settings/complete.go.
-//   - One about the instance, as --address, is a field of settings.Server, named in instanceFlags.register (rolerun.go), of
-//     instance.Identity, which settings.Server.Instance makes, and of lease.Instance, which Host.WithKeeper (internal/instance) makes.
-//     Each store keeps it with the session, PostgreSQL and Redis with the lease, too. What shows it: api (roles.go, sessions.go) and
-//     api/apitype, role.go, web/.
+//   - One about the instance, as --address, is a field of settings.Server, named in instanceFlags.register (rolerun.go; "role once",
+//     "job run" and "doctor" have it then, too), of instance.Identity, which settings.Server.Instance makes, and of lease.Instance, which
+//     Host.WithKeeper (internal/instance) makes. That is a map key, and is converted whole to types of api/apitype and elect: no map or slice.
+//     Each store keeps it with the session, PostgreSQL and Redis with the lease, too. What shows it: elect/resolve.go, api
+//     (roles.go, sessions.go), api/apitype, role.go, web/. For KEY=VALUE see sourceact.go.
 //   - One about the program that "role run", "role once" and "job run" run is a field of settings.Role, named in
 //     programFlags.register (rolerun.go; --stop-grace in instanceFlags.register, as "doctor" has it, too), and again of settings.Job,
 //     for the file, with flag:"-": "job run" registers programFlags and binds all of settings.Job, and pflag panics at a flag that is
