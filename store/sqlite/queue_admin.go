@@ -38,7 +38,7 @@ FROM understudy_queue q ORDER BY q.name`
 SELECT count(*), coalesce(sum(c.waiting), 0), coalesce(sum(c.blocked), 0), coalesce(sum(c.blocked = 0 AND c.step <> 0), 0),
   coalesce(sum(c.blocked = 0 AND c.step = 0 AND b.state IN ('pending', 'valid')), 0),
   coalesce(sum(c.blocked = 0 AND c.step = 0 AND b.state IN ('delayed', 'unknown')), 0),
-  coalesce(min(b.enqueued_us), understudy_wall_us()), understudy_wall_us()
+  coalesce(understudy_wall_us() - min(b.enqueued_us), 0)
 FROM understudy_claim c JOIN understudy_batch b ON b.queue = ?2 AND b.key = c.key AND b.seq = ` + headSQL + `
 WHERE c.space = ?1 AND c.waiting > 0`
 
@@ -90,16 +90,16 @@ func (s queueAdmin) Queues(ctx context.Context) ([]dispatch.Overview, error) {
 
 func (c call) overview(o *dispatch.Overview, boot string) error {
 	space := dispatch.Space(o.Queue)
-	var oldest, wall int64
-	err := c.one(listWaiting, []any{space, o.Queue}, &o.Keys, &o.Depth, &o.Blocked, &o.InStep, &o.Pending, &o.Delayed, &oldest, &wall)
+	var oldest int64
+	err := c.one(listWaiting, []any{space, o.Queue}, &o.Keys, &o.Depth, &o.Blocked, &o.InStep, &o.Pending, &o.Delayed, &oldest)
 	if err != nil {
 		return err
 	}
-	o.Oldest = max(0, micros(wall-oldest))
-	if err := c.one(countScheduled, []any{o.Queue, dispatch.MaxScheduled}, &o.Scheduled, &oldest, &wall); err != nil {
+	o.Oldest = max(0, micros(oldest))
+	if err := c.one(countScheduled, []any{o.Queue, dispatch.MaxScheduled}, &o.Scheduled, &oldest); err != nil {
 		return err
 	}
-	o.Oldest = max(o.Oldest, micros(wall-oldest))
+	o.Oldest = max(o.Oldest, micros(oldest))
 	o.Holders, err = list(c, listHolders, []any{boot, space}, func(scan scanner) (h dispatch.HolderCount, err error) {
 		err = scan(&h.Instance.ID, &h.Instance.Name, &h.Instance.Address, &h.Asleep, &h.Keys)
 		return h, err

@@ -36,7 +36,7 @@ FROM understudy_scheduled s WHERE queue = ?1 AND (key, n) > (?2, ?3) AND (?4 = '
 
 	countScheduled = `
 SELECT (SELECT count(*) FROM (SELECT 1 FROM understudy_scheduled WHERE queue = ?1 LIMIT ?2)),
-  coalesce((SELECT min(not_before_us) FROM understudy_scheduled WHERE queue = ?1), understudy_wall_us()), understudy_wall_us()`
+  coalesce(understudy_wall_us() - (SELECT min(not_before_us) FROM understudy_scheduled WHERE queue = ?1), 0)`
 
 	dropScheduled = "DELETE FROM understudy_scheduled WHERE n IN (SELECT n FROM understudy_scheduled WHERE queue = ?1 LIMIT ?2)"
 )
