@@ -292,6 +292,7 @@ func TestPromotedAgain(t *testing.T) {
 	a := realserver.Redis(t, realserver.RedisOptions{Args: quiet})
 	b := realserver.Redis(t, realserver.RedisOptions{ReplicaOf: a, Args: quiet})
 	n := node(t, b)
+	until(t, n, "it follows", linked) // what comes later moves it on
 	do(t, a, "SET", "k", "v")
 	until(t, n, "the replica has the key", func(s shard.State) bool { return linked(s) && s.Keys == 1 })
 	must(t, n.Promote(t.Context()))
