@@ -22,7 +22,7 @@ var errWaited = errors.New("waited in vain")
 
 func viewLease(l lease.Lease) apitype.Lease {
 	out := apitype.Lease{
-		Space: l.Space, Key: l.Key, Held: l.Held() && !l.Foreign, Term: l.Term,
+		Space: l.Space, Key: l.Key, Held: l.HasLiveHolder(), Term: l.Term,
 		ExpiresInMS: max(0, l.Remaining.Milliseconds()), Since: l.Since, AgeMS: l.Age.Milliseconds(),
 		Asked: l.ReleaseRequested, AskedFor: l.RequestedSuccessor, Waiting: l.Waiting,
 	}

@@ -53,7 +53,7 @@ func (in *instance) metric(name string) float64 {
 	return v
 }
 
-// mustMetric is for a figure: the run ends if there is no such metric.
+// mustMetric returns a metric that becomes a figure; it ends the run if there is none.
 func (in *instance) mustMetric(b *bed, name string) float64 {
 	v, err := metric(in.address, "understudy_monitor_"+name)
 	b.check(err, "reading a metric of the monitor")

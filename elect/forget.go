@@ -39,7 +39,7 @@ func checkForgettable(ctx context.Context, role string, leases []lease.Lease) er
 	ends, bounded := ctx.Deadline()
 	for _, l := range leases {
 		switch wait := l.ForgetWait(); {
-		case isHeld(l):
+		case l.HasLiveHolder():
 			return fmt.Errorf("%w: %q is primary of role %q: stop it first", lease.ErrHeld, l.Holder.Name, role)
 		case l.Waiting > 0:
 			return fmt.Errorf("%w: role %q has %d standbys: stop them first", lease.ErrHeld, role, l.Waiting)
@@ -74,7 +74,7 @@ func ForgetVacant(ctx context.Context, store Store, clock lease.Clock, after tim
 			for _, l := range page {
 				last = l.Key
 				switch {
-				case !isHeld(l) && l.Waiting == 0 && vacantFor(l) >= least:
+				case !l.HasLiveHolder() && l.Waiting == 0 && vacantFor(l) >= least:
 					vacant = append(vacant, l)
 				case s.Space == Space:
 					inUse[roleOf(l.Key)] = true

@@ -112,7 +112,7 @@ func LetOthers(ctx context.Context, cfg Config) error {
 			if n == 0 && l.Waiting == 0 && l.Reserved <= 0 && cfg.Keeper.Roster() != nil {
 				return true, nil
 			}
-			if !isHeld(l) {
+			if !l.HasLiveHolder() {
 				return false, nil
 			}
 		}

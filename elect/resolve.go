@@ -77,7 +77,7 @@ func Holders(ctx context.Context, store lease.Store, role string) ([]Primary, er
 // heldPlaces returns the leases of a role that have a live holder, in the order of their places.
 func heldPlaces(ctx context.Context, store lease.Store, role string) ([]lease.Lease, error) {
 	all, err := places(ctx, store, role)
-	return slices.DeleteFunc(all, func(l lease.Lease) bool { return !isHeld(l) }), err
+	return slices.DeleteFunc(all, func(l lease.Lease) bool { return !l.HasLiveHolder() }), err
 }
 
 // places are the leases of a role's places that were ever held, and the first in any case.
@@ -133,7 +133,7 @@ func Roles(ctx context.Context, store Store) ([]Role, error) {
 		for _, l := range page {
 			after, now = l.Key, l.Since.Add(l.Age)
 			r := at(roleOf(l.Key))
-			if isHeld(l) {
+			if l.HasLiveHolder() {
 				r.Primary = append(r.Primary, primaryOf(l))
 			}
 			if l.Key == r.Name {
@@ -169,7 +169,7 @@ func Roles(ctx context.Context, store Store) ([]Role, error) {
 
 func vacantFor(l lease.Lease) time.Duration {
 	switch {
-	case isHeld(l):
+	case l.HasLiveHolder():
 		return 0
 	case l.Session == "":
 		return max(0, l.Age)

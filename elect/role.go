@@ -58,16 +58,15 @@ func Leases(role string, holders int) []lease.ID {
 	return ids
 }
 
-// isHeld reports whether a lease has a holder. One from before the store's only host started again is dead.
-func isHeld(l lease.Lease) bool { return l.Held() && !l.Foreign }
-
 // HeldBeside asks the store whether a place of the role is held by an instance of the keeper's name: on the same host,
 // where names are host names.
 func HeldBeside(ctx context.Context, k *lease.Keeper, role string) (bool, error) {
-	beside := func(l lease.Lease) bool { return isHeld(l) && strings.EqualFold(l.Holder.Name, k.Instance().Name) }
+	beside := func(l lease.Lease) bool {
+		return l.HasLiveHolder() && strings.EqualFold(l.Holder.Name, k.Instance().Name)
+	}
 	// It is asked each interval: most roles have one holder, who says so, and there is nothing more to read.
 	first, err := k.Store().Get(ctx, Leases(role, 1)[0])
-	if err != nil || beside(first) || isHeld(first) && first.Places == 1 {
+	if err != nil || beside(first) || first.HasLiveHolder() && first.Places == 1 {
 		return err == nil && beside(first), err
 	}
 	held, err := heldPlaces(ctx, k.Store(), role)

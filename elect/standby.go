@@ -62,7 +62,7 @@ func (r *standbyReport) places(c *campaign) (shown int, held []lease.Lease) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, id := range Leases(c.Role, max(1, c.Holders)) {
-		if l, ok := r.shown[id]; ok && isHeld(l) {
+		if l, ok := r.shown[id]; ok && l.HasLiveHolder() {
 			held = append(held, l)
 		}
 	}

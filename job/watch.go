@@ -187,7 +187,7 @@ func (w *alarmWatcher) abandon(ctx context.Context, name string, r Run, gone map
 	defer cancel()
 	l, err := w.Leases.Get(call, LeaseID(name))
 	// A later term shows that the run's has ended: its holder died, too, before it claimed. One that lives will.
-	if err != nil || l.Held() && !l.Foreign || l.Term < r.Term {
+	if err != nil || l.HasLiveHolder() || l.Term < r.Term {
 		return
 	}
 	gone[name] = l.Seen()

@@ -82,6 +82,10 @@ func (l Lease) Free() bool { return l.Session == "" || l.Ended }
 // clock, or, if it is Foreign, as far as that clock can tell.
 func (l Lease) Held() bool { return !l.Free() && (l.Remaining > 0 || l.Foreign) }
 
+// HasLiveHolder is Held for who shows, asks or cleans up: the holder of a lease that is Foreign is dead, though only a whole T proves it
+// to who wants the lease.
+func (l Lease) HasLiveHolder() bool { return l.Held() && !l.Foreign }
+
 // TermAge is how long ago the present or last term began, by the store's clock,
 // in which a term is counted: negative if that clock was stepped back since.
 func (l Lease) TermAge() time.Duration {

@@ -79,7 +79,7 @@ func OfShard(v shard.View, kind Kind, age, most time.Duration) (Answer, error) {
 		return a.checked(false, age)
 	}
 	left := v.Lease.Remaining - age
-	held := v.Lease.Held() && !v.Lease.Foreign
+	held := v.Lease.HasLiveHolder()
 	switch {
 	case held && left <= 0: // also if it was about to move: it may have
 		return Answer{Name: n}, stale(n, age)

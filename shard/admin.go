@@ -150,7 +150,7 @@ func (a Admin) Forget(ctx context.Context, shard, node string) error {
 // stays. It returns the lease of its primary, which is the caller's to delete ([lease.Forget]).
 func (a Admin) Remove(ctx context.Context, shard string) (l lease.Lease, err error) {
 	err = a.change(ctx, shard, func(v View) (*RowUpdate, error) {
-		if v.Lease.Held() && !v.Lease.Foreign {
+		if v.Lease.HasLiveHolder() {
 			return nil, fmt.Errorf("%w: shard %q has a primary, on the host of %s: stop its agents first", lease.ErrInvalid, shard, v.Lease.Holder.Label())
 		}
 		var drop []string

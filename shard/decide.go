@@ -291,8 +291,7 @@ func (v View) longerCopy(me Self) string {
 func (v View) unseenMember(me Self) string {
 	own, _ := v.Node(me.ID)
 	for _, m := range v.Row.Members {
-		r, known := v.Node(m.ID)
-		live := known && r.Live() && r.Condition != Silent
+		r, live := v.answeringMember(m)
 		switch {
 		case m.ID == me.ID:
 		case live && r.Condition == Loading:
@@ -328,8 +327,7 @@ func (v View) awaitedReport(me Self) string {
 		return "it was restarted; its replicas have not reported yet"
 	}
 	for _, m := range v.Row.Members {
-		r, known := v.Node(m.ID)
-		live := known && r.Live() && r.Condition != Silent
+		r, live := v.answeringMember(m)
 		switch {
 		case m.ID == me.ID:
 		case live && r.Condition == Loading:

@@ -33,6 +33,12 @@ func (v View) Node(id string) (Record, bool) {
 	return Record{}, false
 }
 
+// answeringMember returns the record of a member, and whether it tells what the member has, or soon will.
+func (v View) answeringMember(m Member) (r Record, live bool) {
+	r, known := v.Node(m.ID)
+	return r, known && r.Live() && r.Condition != Silent
+}
+
 // holder returns the node whose agent has the shard's lease, as far as that is known.
 func (v View) holder() (Record, bool) {
 	for _, r := range v.Nodes {

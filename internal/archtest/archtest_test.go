@@ -110,7 +110,7 @@ var arrows = []struct {
 	{folder: "internal/secret", std: true},
 	{folder: "internal/usererr", std: true},
 	{folder: "internal/demo", allow: []string{"api", "api/apitype", "api/client", "claim", "dispatch", "elect", "lease", "monitor", "shard/engine/redis", "store", "internal/termtext", "internal/resp", "internal/usererr"}},
-	{folder: "internal/doctor", allow: []string{"api", "api/apitype", "api/client", "dispatch", "elect", "job", "lease", "monitor", "shard", "store", "internal/attention", "internal/termtext", "internal/usererr"}},
+	{folder: "internal/doctor", allow: []string{"api", "api/apitype", "api/client", "dispatch", "elect", "job", "lease", "monitor", "shard", "store", "internal/attention", "internal/secret", "internal/termtext", "internal/usererr"}},
 	{folder: "cmd", allow: []string{"access", "job", "api", "api/apitype", "api/client", "cache", "cache/client", "cache/protocol", "cache/origin", "cache/zmtp", "claim", "dispatch", "elect", "history", "lease", "monitor", "shard", "shard/catalog", "shard/proxy", "store", "store/open", "internal"}},
 	{folder: "sim", allow: []string{"job", "job/jobtest", "shard", "shard/agent", "shard/shardtest", "monitor", "monitor/monitortest", "cache/protocol", "cache/cachetest", "lease", "lease/leasetest", "history", "elect", "claim", "dispatch", "dispatch/dispatchtest", "internal/memstore/checks", "internal/memstore/queues", "store", "store/memory", "store/sqlite"}},
 	{folder: "examples", allow: []string{"cache", "cache/protocol", "elect", "lease", "store/postgres"}},

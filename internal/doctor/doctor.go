@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/understudy-ha/understudy/internal/secret"
 	"github.com/understudy-ha/understudy/internal/termtext"
 	"github.com/understudy-ha/understudy/lease"
 	"github.com/understudy-ha/understudy/store"
@@ -55,7 +56,7 @@ func Examine(ctx context.Context, st store.Store, c Config) ([]Finding, error) {
 	}
 	for _, file := range c.Exposed {
 		found = append(found, warn("secret", "other users of this host can read %s", file).
-			withAdvice("docs/security.md#secrets", "run chmod 600 on it, as its owner, who must be the user that runs Understudy; or chmod 640, owned by root, with that user's group"))
+			withAdvice("docs/security.md#secrets", secret.FileAdvice))
 	}
 	return append(found, predictTakeovers(info.Notifies, c)...), nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/understudy-ha/understudy/internal/secret"
 	"github.com/understudy-ha/understudy/internal/strictyaml"
 )
 
@@ -31,7 +32,7 @@ func ExposedWarning(files []string) string {
 	if len(files) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("other users of this host can read %s: run chmod 600 on it, as its owner, who must be the user that runs Understudy; or chmod 640, owned by root, with that user's group", strings.Join(files, ", "))
+	return fmt.Sprintf("other users of this host can read %s: %s", strings.Join(files, ", "), secret.FileAdvice)
 }
 
 // exposedMode returns the mode of a file, and whether its group or others may read it.

@@ -30,7 +30,7 @@ func NextReading(interval, took, life time.Duration) (least, most time.Duration)
 // remainingLife is how long what is in the view can be believed: until the lease that it shows ends, or an agent counts as
 // silent, unless they are heard of again. It is at most most.
 func remainingLife(v shard.View, most time.Duration) time.Duration {
-	if v.Lease.Held() && !v.Lease.Foreign {
+	if v.Lease.HasLiveHolder() {
 		most = min(most, v.Lease.Remaining)
 	}
 	for _, r := range v.Nodes {

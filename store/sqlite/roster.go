@@ -110,7 +110,7 @@ func (s *Store) RequestRelease(ctx context.Context, id lease.ID, successor, who 
 		if err != nil {
 			return err
 		}
-		if !l.Held() || l.Foreign { // nobody would answer
+		if !l.HasLiveHolder() { // nobody would answer
 			return fmt.Errorf("%s: %w", id, lease.ErrNotHeld)
 		}
 		if _, err := t.exec(askFor, id.Space, id.Key, successor); err != nil {
