@@ -105,7 +105,7 @@ func places(ctx context.Context, store lease.Store, role string) ([]lease.Lease,
 func primaryOf(l lease.Lease) Primary {
 	return Primary{
 		Role: roleOf(l.Key), ID: l.Holder.ID, Name: l.Holder.Name, Address: l.Holder.Address,
-		Term: l.Term, Since: l.Since, ExpiresIn: max(0, l.Remaining),
+		Term: l.Term, Since: l.Since, ExpiresIn: l.Remaining,
 	}
 }
 
@@ -225,9 +225,7 @@ func Watch(ctx context.Context, cfg WatchConfig, fn func([]Primary) error) error
 		wait := cfg.Interval
 		// A lapse sends no notification: read again when the holder could lapse.
 		for _, p := range now {
-			if p.ExpiresIn > 0 { // less than it can show: do not spin
-				wait = min(wait, p.ExpiresIn+time.Millisecond)
-			}
+			wait = min(wait, p.ExpiresIn+time.Millisecond)
 		}
 		timer, stopTimer := cfg.Clock.Timer(wait)
 		select {
